@@ -74,9 +74,7 @@ def run_now(running: Coroutine[Any, None, Trajectory], policy: Policy) -> Trajec
     return trajectory
 
 
-def episode_record(
-    episode: Episode, run_id: str, model: str, settings: dict[str, Any]
-) -> Trajectory:
+def episode_record(episode: Episode, run_id: str, model: str, policy: dict[str, Any]) -> Trajectory:
     """The trajectory of `episode` without times and cost."""
     inbox = episode.tools.inbox
     tokens = Usage(episode.rubric.prompt_tokens, 0, episode.rubric.completion_tokens)
@@ -87,7 +85,7 @@ def episode_record(
         inbox_address=inbox.address,
         as_of=None if inbox.as_of is None else inbox.as_of.isoformat(),
         model=model,
-        policy={**settings, "prompt_hash": episode.prompt_hash},
+        policy={**policy, "prompt_hash": episode.prompt_hash},
         messages=episode.messages,
         handles=dict(episode.tools.handles),
         final_answer=episode.final_answer,

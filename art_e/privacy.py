@@ -14,9 +14,7 @@ REDACTED = "[redacted]"
 _LEAST_CHARS = 8
 # Length of a key's start that identifies a shortened echo ("my-secr...").
 _PREFIX_CHARS = 5
-_SECRET_NAME = re.compile(
-    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)", re.IGNORECASE
-)
+_SECRET_NAME = re.compile(r"(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)")
 # The names under which litellm and the openai client look for keys: `.env` may give these alone.
 # Exact names, because libraries read others as addresses, files, or commands to run.
 _ENV_KEYS = set(Path(__file__).with_name("key_names.txt").read_text("utf-8").split())

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from typer import Argument, Exit, Option, Typer
 
 from art_e.cli import model_options, output
-from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db
+from art_e.cli.options import DbOption, JsonOption, OutOption, RunArgument, chosen_db
 from art_e.config import setting
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
@@ -366,7 +366,7 @@ def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> Non
 
 @app.command()
 def rejudge(
-    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
+    name: RunArgument,
     judge: JudgesOption = None, max_cost: model_options.MaxCostOption = None,
     db: Annotated[
         Path | None, Option(metavar="FILE", help="Inbox file [default: the run's].")

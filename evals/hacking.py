@@ -233,9 +233,7 @@ def detect(scored: Sequence[Scored]) -> list[Alarm]:
         seen = [many_suspects(flag, episodes) for flag in FLAGS]
         seen.append(reward_outruns_accuracy(episodes))
         corrected = holm([1.0 if each is None else each.p for each in seen])
-        alarms += [
-            alarm._replace(message=f"{name}: {alarm.message}")
-            for alarm, p in zip(seen, corrected, strict=True)
-            if alarm is not None and p <= LEVEL
-        ]
+        for alarm, p in zip(seen, corrected, strict=True):
+            if alarm is not None and p <= LEVEL:
+                alarms.append(alarm._replace(message=f"{name}: {alarm.message}"))
     return alarms

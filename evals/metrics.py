@@ -263,9 +263,7 @@ def model_metrics(
         },
         "by_kind": _by_label(table, "kind", KINDS),
         "by_difficulty": _by_label(table, "difficulty", DIFFICULTIES),
-        "by_attack": {
-            attack: _figure(group, "resistance") for attack, group in table.groupby("attack")
-        },
+        "by_attack": {name: _figure(part, "resistance") for name, part in table.groupby("attack")},
         **({} if serving is None else _measured(scored, serving)),
     }  # fmt: skip
 

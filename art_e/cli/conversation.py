@@ -369,12 +369,10 @@ def search_passages(inbox: Inbox, text: str) -> list[Excerpt]:
     return passages_read(inbox, episode.messages, episode.tools.handles)
 
 
-def passages_read(
-    inbox: Inbox, messages: list[ChatMessage], handles: dict[str, str]
-) -> list[Excerpt]:
+def passages_read(inbox: Inbox, messages: list[ChatMessage], ids: dict[str, str]) -> list[Excerpt]:
     """The passages of the mails that an episode read which fit the question best."""
     best = best_passages(passages_of(messages), PASSAGES)
-    mails = inbox.read_many([handles.get(each.handle, each.handle) for each in best])
+    mails = inbox.read_many([ids.get(each.handle, each.handle) for each in best])
     pairs = zip(best, mails, strict=True)
     return [Excerpt(each.text, each.sentence, mail) for each, mail in pairs if mail is not None]
 

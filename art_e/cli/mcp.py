@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 from mcp import types
-from mcp.server import Server, ServerRequestContext
+from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from pydantic import Field, ValidationError
 
@@ -141,12 +141,10 @@ def mail_server(inbox: Inbox) -> Server[Any]:
     ]
 
     # All block the event loop: a search takes a millisecond, and there is one client.
-    async def list_tools(_: ServerRequestContext, __: object) -> types.ListToolsResult:
+    async def list_tools(_: object, __: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)
 
-    async def call_tool(
-        _: ServerRequestContext, called: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    async def call_tool(_: object, called: types.CallToolRequestParams) -> types.CallToolResult:
         return answer_call(inbox, called.name, called.arguments or {})
 
     return Server(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from typer import Option
+from typer import Argument, Option
 
 from art_e.config import setting
 from art_e.errors import UserError
@@ -30,6 +30,7 @@ OutOption = Annotated[
     Path | None, Option("--out", metavar="DIR", help="Folder of the run [default: new, in runs/].")
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print data alone, as JSON; notes on stderr.")]
+RunArgument = Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")]
 
 
 def integer(help_text: str, least: int = 1) -> Any:

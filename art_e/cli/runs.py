@@ -7,11 +7,11 @@ import dataclasses
 import datetime as dt
 from typing import Annotated, Any, NamedTuple
 
-from typer import Argument, Option, Typer
+from typer import Option, Typer
 
 from art_e.cli import output
 from art_e.cli.conversation import failure_reason, shown_turn
-from art_e.cli.options import JsonOption, integer
+from art_e.cli.options import JsonOption, RunArgument, integer
 from art_e.errors import UserError
 from art_e.message import compact_json
 from art_e.runs import Run, find_run, list_runs
@@ -74,7 +74,7 @@ def list_all(
 
 @app.command()
 def show(
-    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
+    name: RunArgument,
     episode: Annotated[
         str | None, Option(metavar="ID", help="Full trace of one, by the start of its id.")
     ] = None,

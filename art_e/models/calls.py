@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from art_e.message import compact_json
 from art_e.models import providers
 from art_e.models.base import LASTING, ModelOptions, PolicyError, Usage
-from art_e.models.clients import complete
+from art_e.models.clients import OnText, complete
 from art_e.models.prices import Budget, price_of, served_price
 from art_e.privacy import redact, without_keys
 from art_e.text import encodable, toml_table
@@ -174,7 +174,7 @@ class Calls:
         """USD so far; None if the model's price is unknown."""
         return None if self._price is None else self.budget.spent
 
-    async def make(self, build: Build, on_text: Callable[[str], None] | None = None) -> Called:
+    async def make(self, build: Build, on_text: OnText | None = None) -> Called:
         """Call with the request that `build` makes, in the form of OpenAI's chat completions, until
         it passes or no retry helps; `on_text` as in `complete`. Raises `PolicyError`."""
         failed = 0
@@ -197,7 +197,7 @@ class Calls:
                 self._options.on_retry(failed + 1, self._retries.tries, str(error), wait)
             await asyncio.sleep(wait)
 
-    async def _corrected(self, build: Build, on_text: Callable[[str], None] | None) -> Called:
+    async def _corrected(self, build: Build, on_text: OnText | None) -> Called:
         """Call, again without a parameter that the provider refuses, and never with it again."""
         room: int | None = None
         while True:
@@ -216,9 +216,7 @@ class Calls:
                 value = getattr(self.takes, changed)
                 _say_once(f"{self._model} refused a request: from now on with {changed} = {value}")
 
-    async def _once(
-        self, request: Mapping[str, Any], on_text: Callable[[str], None] | None
-    ) -> Called:
+    async def _once(self, request: Mapping[str, Any], on_text: OnText | None) -> Called:
         reserved = self.budget.reserve(*self._most_tokens(request))
         # Unknown until the end, also for a cancelled call: the provider may bill it.
         cost: float | None = None

@@ -20,6 +20,8 @@ from art_e.models.providers import PROVIDERS, Accepts, address_of, door_of, load
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+OnText = Callable[[str], None]
+
 _AZURE_VERSION = "2025-02-01-preview"  # litellm's default
 _MOST_BYTES = 50_000_000  # of an answer; no model writes a fiftieth of it
 
@@ -62,7 +64,7 @@ def _guard_clients() -> None:
 
 
 async def complete(
-    request: Mapping[str, Any], timeout_s: float, on_text: Callable[[str], None] | None = None
+    request: Mapping[str, Any], timeout_s: float, on_text: OnText | None = None
 ) -> Any:
     """Return the answer to a request in the form of OpenAI's chat completions. `on_text` gets the
     text of each call, or of a message without calls, each time it grows, if the client can follow
@@ -78,9 +80,8 @@ async def complete(
         return await _by_ollama(request, address, timeout_s, on_text or (lambda _: None))
     # litellm writes OpenAI's Responses.
     if door == "litellm" or name.startswith("responses/"):
-        return await load_litellm().acompletion(
-            **request, timeout=timeout_s, num_retries=0, max_retries=0
-        )
+        once = {"timeout": timeout_s, "num_retries": 0, "max_retries": 0}
+        return await load_litellm().acompletion(**request, **once)
     import openai
 
     # As litellm does: some servers reject null.
@@ -108,9 +109,7 @@ def follows(model: str, takes: Accepts) -> bool:
     return door == "ollama" or (door == "openai" and not takes.reasons)
 
 
-async def _followed(
-    client: "AsyncOpenAI", request: dict[str, Any], on_text: Callable[[str], None]
-) -> Any:
+async def _followed(client: "AsyncOpenAI", request: dict[str, Any], on_text: OnText) -> Any:
     """Return the answer to a request, put together from what arrives."""
     from openai.lib.streaming.chat import ChatCompletionStreamState
 
@@ -206,7 +205,7 @@ _FEWEST_CHARS, _MOST_CHARS = 2.5, 6
 
 
 async def _by_ollama(
-    request: Mapping[str, Any], address: str, timeout_s: float, on_text: Callable[[str], None]
+    request: Mapping[str, Any], address: str, timeout_s: float, on_text: OnText
 ) -> Any:
     """As `complete`. Raises errors of httpx, and `PolicyError` if the conversation doesn't fit."""
     import httpx

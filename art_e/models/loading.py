@@ -108,11 +108,9 @@ def reloads_the_same(folder: Path, tokenizer: PreTrainedTokenizerFast) -> bool:
     return bool(_content(reloaded) == _content(tokenizer))
 
 
-def stop_ids(
-    tokenizer: PreTrainedTokenizerFast, generation_config: GenerationConfig
-) -> tuple[int, ...]:
+def stop_ids(tokenizer: PreTrainedTokenizerFast, config: GenerationConfig) -> tuple[int, ...]:
     """Return the tokens that end a turn: the model's, the tokenizer's, the chat template's."""
-    eos = generation_config.eos_token_id
+    eos = config.eos_token_id
     configured = [] if eos is None else eos if isinstance(eos, list) else [eos]
     own = [tokenizer.eos_token_id, end_of_turn(tokenizer)]
     return tuple(dict.fromkeys([*configured, *(each for each in own if each is not None)]))

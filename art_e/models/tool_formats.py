@@ -35,12 +35,8 @@ _CLOSE = rf"(?:\}}\s*+|(?<!\s)\s++|)(?:</tool_call>|(?={_ENDS})|\Z)"
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 
 _FUNCTION = r"(?<!\s)\s*+<tool_call>\s*<function=(?P<function>[^>\s]+)>"
-_FIRST = re.compile(
-    rf"(?P<thought><think>)|(?P<xml>{_FUNCTION})|(?P<call>{_OPEN})|{_ENDS}", re.DOTALL
-)
-_PARAMETER = re.compile(
-    r"<parameter=(?P<name>[^>\s]+)>\n?(?P<value>.*?)\n?(?:</parameter>|\Z)", re.DOTALL
-)
+_FIRST = re.compile(rf"(?s)(?P<thought><think>)|(?P<xml>{_FUNCTION})|(?P<call>{_OPEN})|{_ENDS}")
+_PARAMETER = re.compile(r"(?s)<parameter=(?P<name>[^>\s]+)>\n?(?P<value>.*?)\n?(?:</parameter>|\Z)")
 _AFTER = {
     "thought": re.compile("</think>"),
     "xml": re.compile(rf"</tool_call>|(?={_ENDS})|\Z"),

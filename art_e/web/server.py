@@ -311,9 +311,8 @@ def make_app(desk: Desk) -> Starlette:
         try:
             found = validate_call(desk.attached)(**given)
         except (UserError, ValidationError, TypeError, LookupError):
-            return responses.PlainTextResponse(
-                "That file is not here, or was too large to keep.\n", 404
-            )
+            gone = "That file is not here, or was too large to keep.\n"
+            return responses.PlainTextResponse(gone, 404)
         # It is saved, never shown: a browser would run what is in it.
         named = f"attachment; filename*=utf-8''{quote(safe_name(found))}"
         kind = "application/octet-stream"

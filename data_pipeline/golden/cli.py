@@ -71,9 +71,8 @@ def _step(
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(
-            f"{output.one_line(name)} {_cell(each)}" for name, each in value.items() if each
-        )
+        parts = ((output.one_line(name), each) for name, each in value.items() if each)
+        return ", ".join(f"{name} {_cell(each)}" for name, each in parts)
     return f"{value:,}" if isinstance(value, int) else cut_line(output.one_line(str(value)), 100)
 
 
@@ -109,9 +108,8 @@ def generate_command(
             " art-e golden import world.questions.jsonl"
         )
     counts = Counts(train, validation, test)
-    options = generate.GoldenOptions(
-        seed, counts, min_mails, tuple(inboxes or ()), batches, questions
-    )
+    named = tuple(inboxes or ())
+    options = generate.GoldenOptions(seed, counts, min_mails, named, batches, questions)
     with _step("generate", out, db, as_json=as_json) as (file, golden, folder):
         cache, temperature = responses_folder(folder, "generate", model), generate.TEMPERATURE
         left = _left_of(max_cost, cache, model)

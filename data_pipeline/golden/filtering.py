@@ -3,13 +3,12 @@
 It corrects fields that disagree, drops the rows that fail a rule, with the first one of `RULES` as
 the reason, and keeps one of several duplicates."""
 
-import dataclasses
 import itertools
 import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from importlib import resources
 from typing import Any, NamedTuple
@@ -79,10 +78,8 @@ def agreeing(question: Question, cited: Mapping[str, Cited]) -> Question:
     stored = (cited[each].stored or each for each in question.message_ids)
     ids = () if answerable is False else tuple(dict.fromkeys(stored))
     equivalent = question.equivalent_ids if ids else ()
-    question = dataclasses.replace(
-        question, message_ids=ids, equivalent_ids=equivalent, answerable=answerable
-    )
-    return dataclasses.replace(question, kind=_kind(question))
+    question = replace(question, message_ids=ids, equivalent_ids=equivalent, answerable=answerable)
+    return replace(question, kind=_kind(question))
 
 
 def _kind(question: Question) -> Kind:

@@ -12,14 +12,13 @@
 A step reads the rows of the step before it and replaces its own file. The manifest, written last,
 names the steps that count. The same content gives the same bytes."""
 
-import dataclasses
 import json
 import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -72,9 +71,9 @@ def with_checks(question: Question, checks: Sequence[Check]) -> Question:
     """The question with these checks in its provenance; they replace checks of the same name."""
     by_name = dict(question.provenance.get("checks", {}))
     for each in checks:
-        check = dataclasses.asdict(each)
+        check = asdict(each)
         by_name[check.pop("name")] = check
-    return dataclasses.replace(question, provenance={**question.provenance, "checks": by_name})
+    return replace(question, provenance={**question.provenance, "checks": by_name})
 
 
 def checks_of(question: Question) -> dict[str, Check]:
@@ -190,7 +189,7 @@ class GoldenSet:
         folder.mkdir(parents=True, exist_ok=True)
         # Until the whole step is written, a kill leaves a set without it.
         write_manifest(folder, {**self.manifest, "steps": earlier})
-        dropped = map(dataclasses.asdict, self.rejected)
+        dropped = map(asdict, self.rejected)
         write_rows(folder / REJECTED, ({**each.pop("row"), "rejected": each} for each in dropped))
         for name in (STEP_FILES[last], QUESTIONS):
             write_rows(folder / name, [each.to_row() for each in self.questions])
@@ -201,7 +200,7 @@ class GoldenSet:
         return later
 
 
-_FIELDS = [each.name for each in dataclasses.fields(Question) if each.name != "provenance"]
+_FIELDS = [each.name for each in fields(Question) if each.name != "provenance"]
 
 
 def natural(text: str) -> tuple[str, str]:

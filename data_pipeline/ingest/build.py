@@ -202,13 +202,11 @@ class InboxBuild:
     def add(self, batch: BatchTables, *, stored: bool = False) -> None:
         """Take one worker's tables in; their rows and terms get the build's numbers. The mails that
         the file `stored` before come first."""
-        starts = {"row": self._rows, "term": self._terms}
+        first = {"row": self._rows, "term": self._terms}
         for name, table in batch._asdict().items():
             if not table.num_rows:
                 continue
-            moved = [
-                f"{key} + {starts[key]} AS {key}" for key in table.column_names if key in starts
-            ]
+            moved = [f"{key} + {first[key]} AS {key}" for key in table.column_names if key in first]
             replaced = f"REPLACE ({', '.join(moved)})" if moved else ""
             self._connection.register("incoming", table)
             self._run(f"INSERT INTO staging.{name} BY NAME SELECT * {replaced} FROM incoming")

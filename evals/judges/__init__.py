@@ -6,7 +6,7 @@ anything else    a litellm name (`LlmJudge`)"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -50,13 +50,6 @@ class Support(BaseModel):
     verdict: Literal["supported", "unsupported"]
 
 
-class _Finding(NamedTuple):
-    """A reply's verdict and reason; the verdict is None if there was none."""
-
-    verdict: str | None
-    reason: str
-
-
 class LlmJudge(StructuredModel):
     """Judges with a model, many episodes at once; past `max_cost_usd` answers are unjudged.
     `criterion` names the prompt: "judge" is ours, "published" is the looser one of the reference's
@@ -83,10 +76,10 @@ class LlmJudge(StructuredModel):
         if question.query_date is not None:
             asked["asked_on"] = str(question.query_date)
         data = {**asked, "gold_answer": gold, "given_answer": _cut(answer)}
-        if gold is not None and answer.strip().casefold() == gold.strip().casefold():
-            given, reason = _Finding("correct", "is the gold answer")
-        else:
+        if gold is None or answer.strip().casefold() != gold.strip().casefold():
             given, reason = await self._finding(self.criterion, data, Correctness)
+        else:
+            given, reason = "correct", "is the gold answer"
         if given is None:
             return Verdict(None, None, self.name, reason)
         attempted = given != "not_attempted"
@@ -105,20 +98,21 @@ class LlmJudge(StructuredModel):
 
     async def _finding(
         self, prompt: str, data: Mapping[str, Any], form: type[Correctness | Support]
-    ) -> _Finding:
-        """Return what the model finds; a refusal or a cut reply is asked for once more."""
-        finding = _Finding(None, "")
+    ) -> tuple[str | None, str]:
+        """Return the model's verdict, None without one, and the reason; a refusal or a cut reply is
+        asked for once more."""
+        reason = ""
         for _ in range(2):
             try:
                 reply = await self.ask(prompt_text(__package__, prompt), data, form)
-                return _Finding(reply.verdict, cut_line(reply.reason, MAX_REASON_CHARS))
+                return reply.verdict, cut_line(reply.reason, MAX_REASON_CHARS)
             except UnparseableError as error:
-                finding = _Finding(None, f"unparseable: {error}")
+                reason = f"unparseable: {error}"
             except PolicyError as error:
-                finding = _Finding(None, f"failed: {error.kind}: {error}")
+                reason = f"failed: {error.kind}: {error}"
                 if error.kind not in ("content", "length"):
                     break
-        return finding
+        return None, reason
 
 
 def _cut(answer: str) -> str:

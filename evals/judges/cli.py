@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Exit, Option
 
 from art_e.cli import output
 from art_e.cli.mail import mail_excerpt
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
-from art_e.cli.options import JsonOption
+from art_e.cli.options import JsonOption, RunArgument
 from art_e.errors import UserError
 from art_e.models.model import Model, full_name
 from art_e.runs import find_run
@@ -33,9 +33,7 @@ ByJudge = dict[str, list[labels.Rated]]
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 
-def label(
-    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
-) -> None:
+def label(name: RunArgument) -> None:
     """Label a run's answers by hand in random order, blind to its verdicts; stop when you like,
     and continue where you stopped."""
     run = find_run(name, runs_folder())
@@ -66,9 +64,10 @@ def _show(scored: Scored, heading: str) -> None:
     results = [call.results[0] for call in calls if call.results]
     mails = {str(each.get("message_id")): each for each in results if "body" in each}
     for name, mail in mails.items():
-        head = [str(mail.get(key, "")) for key in ("date", "from", "subject", "body")]
+        fields = (str(mail.get(key, "")) for key in ("date", "from", "subject", "body"))
+        date, sender, subject, body = fields
         cited = trajectory.handles.get(name, name) in trajectory.sources
-        show(mail_excerpt(*head, "cited" if cited else ""))
+        show(mail_excerpt(date, sender, subject, body, "cited" if cited else ""))
     asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
     show(("question  ", "dim"), (output.one_line(question.question), "bold"), (asked_on, "dim"))
     show(("gold      ", "dim"), (output.one_line(gold), "green"))

@@ -239,12 +239,8 @@ def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
     hit, slip = hits / quality.right, slips / quality.wrong
     true = (share["value"] - slip * answered) / (hit - slip)
     # Times hit - slip, d true is d accuracy - true d hit - (answered - true) d slip.
-    errors = (
-        (share["high"] - share["low"]) / 2,
-        true * _error(hits, quality.right),
-        (answered - true) * _error(slips, quality.wrong),
-    )
-    error = hypot(*errors) / (hit - slip)
+    apart = (share["high"] - share["low"]) / 2, true * _error(hits, quality.right)
+    error = hypot(*apart, (answered - true) * _error(slips, quality.wrong)) / (hit - slip)
     value, low, high = np.clip([true, true - error, true + error], 0, answered).tolist()
     return Estimate(value=value, low=low, high=high, n=share["n"], method="Rogan-Gladen")
 

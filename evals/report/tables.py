@@ -304,10 +304,8 @@ def fewer_errors(net: Estimate, a: str) -> str:
     return f"{times} times the errors of {a}{without}"
 
 
-def summary(
-    compared: Mapping[str, Any], a: str, b: str, corrected: float | None = None
-) -> list[str]:
-    """A comparison of `evals.metrics` in words; `corrected` is its p beside other pairs."""
+def summary(compared: Mapping[str, Any], a: str, b: str, p: float | None = None) -> list[str]:
+    """A comparison of `evals.metrics` in words; `p` is its p corrected for other pairs."""
     mended, broken = (percent(compared[name]).brief for name in ("mended", "broken"))
     errors = (
         f"{b} has {fewer_errors(compared['net_reduction'], a)}, net: it corrects {mended} of them,"
@@ -322,7 +320,7 @@ def summary(
         )
     elif not compared["mended"]["n"]:
         errors = f"{a} makes no errors, and {b} makes {compared['broken']['n']:,}."
-    by_holm = "" if corrected is None else f", corrected for all pairs (Holm) {corrected:.3g}"
+    by_holm = "" if p is None else f", corrected for all pairs (Holm) {p:.3g}"
     left_out = sum(compared["left_out"].values())
     return [
         f"Equal accuracy: p = {compared['p']:.3g}{most}{by_holm}. {compared['only_a']} questions"

@@ -79,9 +79,8 @@ def validation_charts(
     asked = " to ".join(f"{n:,}" for n in dict.fromkeys([*sizes[:1], *sizes[-1:]]))
     rows, charts = [(each, each.validations) for each in trained], []
     for figure in _HELD_OUT:
-        values = {
-            each.label: each.figures[figure.column]["value"] for each in entries if figure.measured
-        }
+        others = [(each.label, each.figures) for each in entries if figure.measured]
+        values = {label: figures[figure.column]["value"] for label, figures in others}
         baselines = {label: value for label, value in values.items() if value is not None}
         note = f"{figure.note} {asked} questions each." if asked else figure.note
         note += " Dashed: the other models, on their questions." if baselines else ""
