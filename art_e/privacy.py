@@ -81,8 +81,7 @@ _LONG_WORD = re.compile(rf"[^\s\"'\\]{{{_PIECE},}}")
 
 def without_keys(text: str) -> str:
     """`text` without this process's keys: whole, even with other characters between theirs, and in
-    pieces of 8 characters and more. For what models say of mail: unlike `redact` it leaves alone
-    what only looks like a key."""
+    pieces of 8 characters and more. Unlike `redact` it leaves what only looks like a key."""
     named = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
     keys = [each for each in named if len(each) >= 2 * _PIECE and not re.search(r"\s", each)]
     for key in keys:

@@ -27,8 +27,7 @@ def partial_of(path: Path) -> Path:
 
 
 def write_whole(path: Path, text: str, *, errors: str = "strict") -> None:
-    """Replace the file's content by the text in UTF-8; a kill leaves the old or the new content.
-    `errors` is that of `open`."""
+    """Replace the content by text in UTF-8; a kill leaves either. `errors` is that of `open`."""
     partial = partial_of(path)
     partial.unlink(missing_ok=True)  # a link in a folder that came from elsewhere
     partial.write_text(text, encoding="utf-8", errors=errors)

@@ -220,8 +220,7 @@ def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
 
 # ---- The form of the published figures: `--preset published-100`.
 
-# The reference shows mail that has every word of a search, newest first, under its message id, and
-# takes one call a turn.
+# The reference shows mail with every word of a search, newest first, by its id; one call a turn.
 PUBLISHED_VIEW = View(handles=False, all_words=True, calls=1)
 PUBLISHED_JUDGE = KNOWN["gemini/gemini-2.0-flash"]
 PUBLISHED_PROMPT = Prompt("published-100", prompt_text("evals", "published"))
@@ -289,11 +288,8 @@ def run_benchmark(
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
-        waiting = deque(
-            (question, repeat)
-            for repeat, question in itertools.product(range(repeats), questions)
-            if Key(model, question.id, repeat) not in done
-        )
+        tries = itertools.product(range(repeats), questions)
+        waiting = deque((each, n) for n, each in tries if Key(model, each.id, n) not in done)
         failures = 0  # in a row
 
         async def work() -> None:

@@ -182,8 +182,7 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Alarm | None:
     rise of the mean reward from the first to the last third of the steps, divided by what a right
     answer earns over a wrong one, is the accuracy that it promises. It must not be more than
     `MARGIN` above the rise that the second judge sees on held-out questions asked in both thirds.
-    Only answers count: learning the format, and when to abstain, honestly raises the reward
-    alone."""
+    Only answers count: learning format and abstention honestly raises the reward alone."""
     rewards, verdicts = [], []
     for each in scored:
         if each.step is not None and each.trajectory.rubric["answered"]:

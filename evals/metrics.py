@@ -140,8 +140,7 @@ def _figures(table: pd.DataFrame, names: Iterable[str]) -> dict[str, Estimate]:
 
 # ---- The cost of a self-hosted model, measured by the time of its episodes.
 
-# The machine's time is the time in which any measured question was under way; these bear it in
-# proportion to their own.
+# All questions under way share the machine's time, in proportion to their own.
 
 
 class Serving(NamedTuple):

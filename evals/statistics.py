@@ -156,8 +156,7 @@ class Sample:
         return self._estimate(value, *np.quantile(listed, bounds).tolist())
 
     def kappa(self, first: Sequence[bool], second: Sequence[bool]) -> Estimate:
-        """Cohen's kappa of two judges, bounded by a jackknife over clusters; unknown if both always
-        give the same verdict."""
+        """Cohen's kappa of two judges, bounded by a jackknife; unknown if both give one verdict."""
         one, other = (np.asarray(each, dtype=np.float64) for each in (first, second))
         cells = np.stack([np.ones(self.n), one, other, one * other + (1 - one) * (1 - other)])
         whole = cells.sum(axis=1, keepdims=True)
@@ -203,8 +202,7 @@ class Sample:
         return (low if right.any() else 0.0), (high if (size - right).any() else 1.0)
 
     def _error(self, above: Floats, below: Floats, quantile: float | None = _QUANTILE) -> float:
-        """The half width of the ratio's interval, or without a quantile its standard error; NaN if
-        there is one cluster."""
+        """Half the ratio's interval, or its standard error (no quantile); NaN of one cluster."""
         whole, parts = below.sum(), self._summed(below)
         if self._clusters < 2 or parts.max() >= whole:
             return math.nan

@@ -134,8 +134,7 @@ class Answered(NamedTuple):
         rate(self.run, self.trajectory, rating, right or None, [])
 
     def show(self) -> None:
-        """Print the answer, or what stands in its place; its mails with their numbers, each with
-        its passages; time and cost."""
+        """Print the answer or what stands for it, its mails with numbers, time and cost."""
         print_text((self.headline, "bold" if self.kind == "answer" else ""))
         if self.kind == "answer":
             if not self.sources:

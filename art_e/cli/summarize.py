@@ -33,8 +33,7 @@ app = Typer(rich_markup_mode=None, add_completion=False)
 
 
 class Summary(NamedTuple):
-    """What a model wrote about some mails, and the numbers of those that it cites; `dropped` are
-    numbers that no mail has."""
+    """What a model wrote about mails, the numbers that it cites, and those that no mail has."""
 
     text: str
     cited: list[int]

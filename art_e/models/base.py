@@ -42,9 +42,8 @@ class PolicyStep:
     finish: str | None = None
 
 
-# Kinds of `PolicyError` that further calls would raise too: a rejected key, a missing model, an
-# account without credit, a spent quota, a server that names another host; then those that the same
-# call would raise again.
+# Kinds of `PolicyError` that further calls would raise too (a rejected key, a missing model, no
+# credit, a spent quota, another host); then those that the same call would raise again.
 REFUSED = frozenset({"auth", "no-model", "no-credit", "quota", "region", "redirect"})
 LASTING = REFUSED | {"context", "content", "length", "request", "budget"}
 # A model that fails so often in a row is not called again in a run.

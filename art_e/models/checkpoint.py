@@ -137,8 +137,7 @@ def best_device() -> tuple[str, str]:
 
 
 def checkpoint_folder(name: str, kind: Literal["model", "adapter"] = "model") -> Path:
-    """Return the folder of a model or a peft adapter, fetched from the hub if `name` is a hub id.
-    Raises `UserError`."""
+    """Return the folder of a model or peft adapter; a hub id is fetched. Raises `UserError`."""
     local, needed = expanded(name), CONFIG if kind == "model" else ADAPTER_CONFIG
     if local.is_dir():
         if (local / needed).is_file():

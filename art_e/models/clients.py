@@ -67,9 +67,8 @@ async def complete(
     request: Mapping[str, Any], timeout_s: float, on_text: OnText | None = None
 ) -> Any:
     """Return the answer to a request in the form of OpenAI's chat completions. `on_text` gets the
-    text of each call, or of a message without calls, each time it grows, if the client can follow
-    it; `timeout_s` is the longest silence. Raises what the clients raise, and anything over an
-    answer in another form."""
+    text of each call, or of a message without calls, as it grows, if the client can follow it;
+    `timeout_s` is the longest silence. Raises anything over an answer in another form."""
     _guard_clients()
     await close_clients_with_loop()
     model = str(request["model"])
@@ -199,8 +198,7 @@ async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None,
 # steps, because each change loads the model again; one that doesn't fit the model is an error.
 
 _CONTEXT = 16_384  # tokens of the smallest
-# Characters of a token: English has about four, code and other languages down to 2.5; 6 are more
-# than any text has.
+# Characters of a token: English has about four, code and other languages down to 2.5, no text 6.
 _FEWEST_CHARS, _MOST_CHARS = 2.5, 6
 
 

@@ -94,18 +94,14 @@ class LitellmPolicy:
     @property
     def settings(self) -> dict[str, Any]:
         """What an answer depends on besides the messages, without keys."""
-        fixed = self._fixed_parameters(self._calls.takes)
-        settings = {
-            "temperature": fixed.get("temperature"),
-            "reasoning_effort": fixed.get("reasoning_effort"),
-            "max_output_tokens": self._calls.max_output_tokens,
-            "tool_calls": "text" if self._as_text(self._calls.takes) else "native",
-            "tool_choice": fixed.get("tool_choice"),
-            "host": self._calls.host,
-        }
-        if settings["tool_calls"] == "text":
+        calls, by_text = self._calls, self._as_text(self._calls.takes)
+        fixed = self._fixed_parameters(calls.takes)
+        names = ("temperature", "reasoning_effort", "tool_choice")
+        settings = {name: fixed.get(name) for name in names}
+        settings |= {"host": calls.host, "max_output_tokens": calls.max_output_tokens}
+        if by_text:
             settings["text_calls_hash"] = digest(prompt_text("art_e", "text_calls"))
-        return settings
+        return settings | {"tool_calls": "text" if by_text else "native"}
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """Return the model's next message. Raises `PolicyError` when the retries are used up: auth,
@@ -145,8 +141,7 @@ class LitellmPolicy:
     def _request(
         self, messages: list[ChatMessage], tools: list[dict[str, Any]], takes: Accepts
     ) -> Mapping[str, Any]:
-        """All that the answer depends on, copied: the episode adds to `messages`, and litellm
-        changes `tools` for Gemini."""
+        """All that the answer depends on, copied: others change `messages` and `tools` later."""
         by_text = self._as_text(takes)
         written = as_text(messages, tools) if by_text else messages
         sent = {"messages": sendable(written, takes.system_role, self.model)}

@@ -48,8 +48,7 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Load the model, with its adapter, on the best device. Raises `UserError`. `exact` keeps
     weights in float32 on a GPU too: bfloat16 would round small training steps away. With 4 `bits`
-    the linear layers are NF4. With `sharded` the weights stay on the CPU for a trainer that spreads
-    them over several devices."""
+    linear layers are NF4. `sharded` weights stay on the CPU for a trainer that spreads them."""
     folder = checkpoint_folder(name)
     tokenizer = load_tokenizer(folder, name)
     device, dtype = best_device()
@@ -117,9 +116,8 @@ def stop_ids(tokenizer: PreTrainedTokenizerFast, config: GenerationConfig) -> tu
 
 
 def end_of_turn(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    """Return the special token that the chat template writes after a message of the model, if any.
-    Qwen2.5-Instruct's generation config lists two end tokens; the template tells which ends a turn.
-    """
+    """Return the special token that the chat template writes after a message of the model, if any:
+    of the two end tokens in Qwen2.5-Instruct's generation config, the one that ends a turn."""
     reply = "reply"
     rendered = tokenizer.apply_chat_template(
         [{"role": "user", "content": "?"}, {"role": "assistant", "content": reply}], tokenize=False

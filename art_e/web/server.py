@@ -104,12 +104,9 @@ class Desk:
         )
 
     def start(self) -> dict[str, Any]:
-        return {
-            **self.inbox(self._inbox.address),
-            "notice": self._notice,
-            "addresses": [each.address for each in self._file.inboxes(COMPLETED)],
-            "operators": list(OPERATORS),
-        }
+        addresses = [each.address for each in self._file.inboxes(COMPLETED)]
+        page = {"notice": self._notice, "addresses": addresses, "operators": list(OPERATORS)}
+        return self.inbox(self._inbox.address) | page
 
     def inbox(self, inbox: Words) -> dict[str, Any]:
         opened = self._opened(inbox.strip().lower())

@@ -296,8 +296,7 @@ def shown(words: object, password: str) -> str:
 
 @contextlib.contextmanager
 def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
-    """Open an account. Raises `ConnectionError` with the reason if another try may go on from here,
-    `UserError` if not."""
+    """Open an account. Raises `ConnectionError` if another try may go on, else `UserError`."""
     grant = secret if isinstance(secret, Grant) else None
     password = grant.access_token(account.grant_file, str(account)) if grant else str(secret)
     imap = None

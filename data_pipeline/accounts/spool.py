@@ -94,8 +94,7 @@ def read(db: Path) -> Iterator[RawMessage]:
 def follow(owners: Mapping[Account, str], db: Path, *, no_others: bool = False) -> Outcome:
     """Bring the spool, and the state beside an inbox file, to what accounts hold; `owners` are new
     owners, "" for the old. With `no_others` the file follows only these, if one can be read. Return
-    how many messages are new, have changed labels and are deleted; and of accounts that can't be
-    read, why."""
+    how many messages are new, changed and deleted, and why accounts can't be read."""
     changes, errors = Counter[str](), Errors()
     with alone(db):
         for account, owner in owners.items():

@@ -280,8 +280,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def check_db(golden: GoldenSet, file: InboxFile) -> None:
-    """Note the inbox file in a new set. Raise `UserError` if the set was made from other mail; the
-    file may have been renamed."""
+    """Note the inbox file in a new set. Raise `UserError` if the set is of other mail."""
     now = {"name": file.path.name, "mails": file.counts["stored"], "digest": file.digest}
     before = golden.manifest.setdefault("db", now)
     if {**before, "name": now["name"]} != now:

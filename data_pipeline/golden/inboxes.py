@@ -30,8 +30,7 @@ OWN_MAIL = QUERIES["own_mail"]
 
 class Cited(NamedTuple):
     """The mail of a cited id: the id under which the question's inbox has it, or why it has not.
-    `contents` are digests: several if other inboxes have mails of that id, the id if none has.
-    `body` is that of the first."""
+    `contents` are digests, several if other inboxes have such mails, the id if none has."""
 
     stored: str | None
     fault: str = ""
@@ -56,8 +55,7 @@ def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dic
     }
 
 
-# The stored id of a mail, when it was sent, the digest of its content, whether its inbox is meant,
-# and its body.
+# A mail's stored id, when it was sent, its content's digest, whether its inbox is meant, its body.
 _Mail = tuple[str, dt.datetime | None, str, bool, str]
 
 

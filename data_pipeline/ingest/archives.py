@@ -105,8 +105,7 @@ def files(path: Path) -> Iterator[tuple[str, Path | BufferedReader | str]]:
 
 
 def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
-    """Return what `files` yields of a zip or tar archive, each to be read before the next one; None
-    for another file."""
+    """Return what `files` yields of a zip or tar archive, to be read in turn; None for others."""
     if head_of(path, len(ZIP)) == ZIP:
         return _zip_members(path)
     with decompressed(path) as stream:

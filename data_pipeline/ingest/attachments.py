@@ -84,8 +84,7 @@ def read(file: AttachedFile, ask: _Ask, decode: Callable[[bytes, PartType], str]
 
 
 class Extractor:
-    """Reads attachments up to the time `ends`; starts its child when it needs one, and another when
-    one has failed."""
+    """Reads attachments up to the time `ends`; starts a child if it has none, or one failed."""
 
     _child: Popen[bytes] | None = None
     ends = 0.0

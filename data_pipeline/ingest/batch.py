@@ -72,9 +72,8 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is left out of the inbox; None: no limit. With `any_id`, mails of the same sender,
-    subject and body are copies whatever their message ids; else only if the ids are the same as
-    well."""
+    """What is left out of the inbox; None: no limit. Mails of the same sender, subject and body are
+    copies if their message ids are the same too, or with `any_id` whatever these are."""
 
     max_body_chars: int | None = None
     max_recipients: int | None = None
@@ -107,10 +106,8 @@ class Job(NamedTuple):
 
 
 class BatchTables(NamedTuple):
-    """Some mails of a batch as they come back. recipients: row, address, name, role, position.
-    files: row, number, part, name, kind, data, unread. postings: row, term, frequency. stems: term,
-    stem. words: row, word, term, with a row for words of senders' names alone. skipped: source,
-    stage, reason, detail."""
+    """Some mails of a batch as they come back, in the columns of tables.toml. Words have a row if
+    they stand in senders' names alone."""
 
     mails: pa.Table
     recipients: pa.Table
@@ -131,8 +128,7 @@ class _Indexed(NamedTuple):
 
 
 def process(job: Job) -> Iterator[BatchTables]:
-    """Parse, filter and tokenise one batch, in several tables if its text is long. Never raises for
-    what a mail contains."""
+    """Parse, filter and tokenise a batch, into several tables if it is long, whatever is in it."""
     kept: list[_Indexed] = []
     skipped: list[Skipped] = []
     chars = 0
@@ -389,8 +385,7 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C and the keys to the parent, and end when it is killed (its queue would wait for
-    ever)."""
+    """Leave Ctrl-C and the keys to the parent, and end with it: its queue would wait for ever."""
     for name in os.environ.keys() - plain_environment().keys():
         del os.environ[name]
     signal.signal(signal.SIGINT, signal.SIG_IGN)

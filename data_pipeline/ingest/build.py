@@ -82,8 +82,7 @@ def ingest(
     """Read all `sources`, or their first `limit` messages, into the inbox file `db`. `choose_owner`
     gets the likely owners of the new mail, the likeliest first, and returns the one whose inbox
     holds all of it. `on_progress` gets the number of messages read since the last call. Raises
-    `UserError` if a source can't be read, no message is found, or another ingest is writing the
-    file."""
+    `UserError` for an unreadable source, without a message, and during another ingest."""
     started = time.perf_counter()
     db.parent.mkdir(parents=True, exist_ok=True)
     read = 0

@@ -110,8 +110,7 @@ _LENIENT = {"strict": False} if getattr(email.utils, "supports_strict_parsing", 
 
 def mailboxes(values: Iterable[str]) -> list[Mailbox]:
     """The mailboxes of address headers (unfolded values), in order; names alone come last. RFC 2822
-    with groups, comments, quoted and encoded names; where that grammar finds nothing, anything that
-    looks like an address."""
+    with groups, comments, quoted and encoded names, or else anything like an address."""
     return [box for value in values if value for box in _listed(value)]
 
 

@@ -18,8 +18,7 @@ LARGEST_MESSAGE = 50_000_000
 LARGEST_FILE = 20_000_000  # of attached files that are kept and read
 # For one message: CPU time of reading and indexing it, and the time that its attachments may take.
 CPU_SECONDS, ATTACHMENT_SECONDS = 20.0, 10.0
-# What reading and indexing it may add to the memory of this process. Attachments have a process of
-# their own, see there.
+# What reading and indexing it may add to this process's memory; attachments have their own process.
 MEMORY_BYTES = 370_000_000
 _MEMORY_NOW, _DATA_FIELD = Path("/proc/self/statm"), 5  # of Linux
 
@@ -29,8 +28,7 @@ class RawMessage(NamedTuple):
     the same source. `envelope_date` is the container's own date (the From_ line of an mbox), used
     when the message's dates are missing or absurd. `labels` and `gmail_thread` are the container's;
     those in headers count only `in_mbox`. `owner` is the address whose inbox holds it, whoever
-    wrote it. `fault` says without data why it can't be stored, with data why only a part of it
-    is."""
+    wrote it. `fault` says why it can't be stored, or with data why only a part of it is."""
 
     source: str
     data: bytes
@@ -101,8 +99,7 @@ class ParsedEmail:
 
 
 class Skipped(NamedTuple):
-    """A message that isn't stored, or not whole (stage "cut"), and why: `reason` is a short fixed
-    word."""
+    """A message that isn't stored, or not whole (stage "cut"), and why: a short fixed `reason`."""
 
     source: str
     reason: str

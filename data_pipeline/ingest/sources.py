@@ -234,8 +234,7 @@ def _read_emlx(
 
 
 def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
-    """Put the attachments back that Apple Mail keeps as files "PART/NAME" in `folder`, and say
-    whether any is lacking."""
+    """Put back what Apple Mail keeps as files "PART/NAME" in `folder`; say if any is lacking."""
     tree = parse_message_tree(split_message(message))
     lacking = sum("x-apple-content-length" in part for part in tree.walk()) or 1
     for file in archives.regular_files(folder) if folder.is_dir() else ():
@@ -269,8 +268,7 @@ def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
 
 
 def read_enron(path: Path) -> Iterator[RawMessage]:
-    """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, a folder that holds it,
-    or one owner's folder."""
+    """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, or a folder around it."""
     root = path / _ENRON_ROOT if (path / _ENRON_ROOT).is_dir() else path
     above = root.resolve().parts[-2:] if root.is_dir() else ()
     for file in archives.regular_files(root) if root.is_dir() else archives.tar_members(path):
@@ -382,8 +380,7 @@ def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
 
 
 def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> bool:
-    """Whether a line that begins with "From " stands between two messages: by its form, and by
-    the headers behind it."""
+    """Whether a line "From ..." parts two messages, by its form and the headers behind it."""
     names = len(set(_MAIL_HEADER.findall(b"".join(block).lower())))
     is_whole = len(block) > 1 and not block[-1].strip()
     if _DATED.match(line):

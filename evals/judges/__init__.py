@@ -52,8 +52,7 @@ class Support(BaseModel):
 
 class LlmJudge(StructuredModel):
     """Judges with a model, many episodes at once; past `max_cost_usd` answers are unjudged.
-    `criterion` names the prompt: "judge" is ours, "published" is the looser one of the reference's
-    judge."""
+    `criterion` names the prompt: "judge" is ours, "published" the looser one of the reference."""
 
     criterion: Literal["judge", "published"] = "judge"
 
@@ -99,8 +98,7 @@ class LlmJudge(StructuredModel):
     async def _finding(
         self, prompt: str, data: Mapping[str, Any], form: type[Correctness | Support]
     ) -> tuple[str | None, str]:
-        """Return the model's verdict, None without one, and the reason; a refusal or a cut reply is
-        asked for once more."""
+        """Return the model's verdict, if any, and the reason; a cut reply is asked for again."""
         reason = ""
         for _ in range(2):
             try:

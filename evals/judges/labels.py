@@ -32,9 +32,8 @@ Half = Literal["tuning", "reporting"]
 
 
 class Case(NamedTuple):
-    """An answer that a person labelled as right or wrong; None if none was given. An `adversarial`
-    answer is written to win a judge over. `half` is None outside the labelled set; `stored` are the
-    verdicts of the run."""
+    """An answer (None: none was given) that a person labelled as right or wrong; an `adversarial`
+    one wants to win a judge over. `half` is of the labelled set, `stored` are a run's verdicts."""
 
     question: Question
     answer: str | None

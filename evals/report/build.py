@@ -55,8 +55,7 @@ class Section(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """Two models side by side: a table of differences, the questions that flipped, and the label
-    of each side."""
+    """Two models side by side: a table of differences, flipped questions, and each side's label."""
 
     table: Table
     flipped: list[dict[str, Any]]
@@ -262,8 +261,7 @@ def build_report(
 ) -> list[Path]:
     """Write `report.html`, `table.md` and `plots` of the runs into `out`, where other plots stay;
     return the page and the PNGs. `sections` stand at the end of the page; with `published` the
-    charts have the published models too. Raises `UserError` if a run has no episode or can't be
-    read."""
+    charts have the published models too. Raises `UserError` for a run without an episode."""
     entries, trained = measure(runs), read_training(runs)
     untrained = [each for each in entries if each.run.folder not in {one.folder for one in trained}]
     theirs = tables.PUBLISHED if published else ()
