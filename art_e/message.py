@@ -35,8 +35,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """A model's message: text, calls, or both. `thoughts` is the reasoning that goes back to its
-    provider (`hosted.thoughts_of`)."""
+    """A model's text, calls, or both; `thoughts` go back to its provider (`hosted.thoughts_of`)."""
 
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
@@ -65,9 +64,8 @@ def compact_json(value: Any) -> str:
 
 
 def observation_json(value: Any) -> str:
-    """`value` as compact JSON without control tokens of the model that reads it. A local model's
-    tokenizer takes "<|im_start|>" in a mail for the start of a message. JSON can write the first
-    character as an escape, which reads the same."""
+    """`value` as compact JSON without control tokens of the model that reads it: a tokenizer takes
+    "<|im_start|>" in a mail for the start of a message. JSON's escape of "<" reads the same."""
     return visible(_STEERING.sub("\\\\u003c", compact_json(value)))
 
 

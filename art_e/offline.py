@@ -30,11 +30,9 @@ NOTHING = "I don't know"
 # From this score up right answers to validation questions outnumber wrong ones the most
 # (`bench/fit_passages.py`).
 ABSTAIN_BELOW = 8.88
-# "How many" is the number of hits that contain all its names, if there are enough names to tell
-# them from the rest, and few such hits.
+# "How many" is the number of hits that contain all its names: enough names, and few such hits.
 NAMES_TO_COUNT, COUNTED = 3, range(2, 5)
-# Hits of a search, days before the newest hit in which the second one looks, mails read in one
-# turn, and turns of reading.
+# Hits of a search, days that the second one looks back, mails read a turn, and turns of reading.
 HITS, RECENT_DAYS, READ_AT_ONCE, READING_TURNS = 10, 90, 4, 2
 
 
@@ -105,9 +103,8 @@ class _Seen:
 
 
 def _second_search(seen: _Seen) -> dict[str, Any]:
-    """What is other in the second search, if there is one: it looks for mail of the person that the
-    question is about, for parts of the words that no hit has, or, if there may be more hits, in
-    the time before the newest one."""
+    """What is other in the second search, if there is one: it looks for mail of the person asked
+    for, for parts of words that no hit has, or, if there may be more, before the newest hit."""
     if name := person_asked_for(seen.question):
         return {"from_addr": name, "keywords": name.split()}
     keywords = informative_words(seen.question)

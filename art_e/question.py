@@ -41,8 +41,7 @@ class Question:
     """One row of a golden set, or (with `answer` None) a user's own question. `message_ids` are the
     gold mails: together they hold the answer. `equivalent_ids` hold the same as one of them
     (copies, forwards, quotes), and each counts as its gold mail. `query_date` is the episode's
-    `as_of`: later mail does not exist for it; None means all mail. `answerable` is None if unknown.
-    `how_realistic` is in 0..1."""
+    `as_of` (None: all mail). `answerable` is None if unknown. `how_realistic` is in 0..1."""
 
     # The public data set has numbers as ids.
     __pydantic_config__: ClassVar = {"coerce_numbers_to_str": True, "extra": "ignore"}

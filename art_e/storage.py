@@ -36,8 +36,7 @@ def write_whole(path: Path, text: str, *, errors: str = "strict") -> None:
 
 class AppendLog:
     """A file of lines that survive a kill: each is on the disk before `append` returns. One process
-    at a time may have it open. Opening it removes what a kill left of a last line, so a link, which
-    may lead to any file, raises `OSError`."""
+    at a time may have it open. Opening it removes a torn last line, so a link raises `OSError`."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW

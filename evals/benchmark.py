@@ -168,8 +168,7 @@ class Prompt(NamedTuple):
 
 
 class Entrant(NamedTuple):
-    """A model of the benchmark, its questions at a time, and whether it runs alone, because it
-    shares this machine or a GPU with others."""
+    """A model, its questions at a time, and whether it runs alone, sharing hardware with others."""
 
     policy: Policy
     concurrency: int = 1
@@ -232,8 +231,7 @@ PUBLISHED_SET: str = _PUBLISHED["set"]
 def published_100(
     questions: Sequence[Question], source: str, limit: int | None = None
 ) -> list[Question]:
-    """The first 100 test questions with a single source, but for seven, or `limit` of them. Raises
-    `UserError` if there are fewer."""
+    """The first 100 test questions with one source, but for seven, or `limit`; or `UserError`."""
     test = [each for each in questions if each.split == "test" and each.answerable]
     single = [each for each in test if len(each.message_ids) == 1]
     fitting = [each for each in single if each.id not in _PUBLISHED["left_out"]]

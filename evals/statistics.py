@@ -211,8 +211,7 @@ class Sample:
         return error if quantile is None else float(stdtrit(self._freedom(below), quantile) * error)
 
     def _freedom(self, below: Floats) -> float:
-        """Bell and McCaffrey's degrees of freedom of a mean over clusters of these weights; of
-        equal clusters one less than there are."""
+        """Bell and McCaffrey's degrees of freedom of a mean over clusters of these weights."""
         whole, parts = below.sum(), self._summed(below)
         others = parts**2 / (whole - parts)
         return float(whole**2 / (np.sum(parts**2) + others.sum() ** 2 - np.sum(others**2)))

@@ -44,9 +44,8 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
         until = "" if opened.as_of is None else f" up to {opened.as_of}"
         mails = plural(len(opened), "mail")
         note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
-        # Python can't wake the thread that reads stdin, so an exception would wait for the client's
-        # next line. The default signal handlers end the process at once, also when the client
-        # closes stdout; no file is being written.
+        # An exception would wait for the client's next line, because Python can't wake the thread
+        # that reads stdin. The default handlers end the process at once; no file is being written.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if sys.platform != "win32":

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 # A complete string sequence (OSC, DCS, SOS, PM, APC) is removed with its payload, of an unfinished
-# one only the introducer, so that it can't swallow the rest of a mail. The payload's class stops at
-# every ESC, so the work stays linear.
+# one only the introducer, or it would swallow the mail. The work is linear: payloads stop at ESC.
 _STRING = r"\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
 _CSI = r"\x1b\[[0-?]*[ -/]*[@-~]?"
 _OTHER_ESCAPE = r"\x1b(?:[ -/]+[0-~]?|[0-~])?"

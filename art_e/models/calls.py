@@ -357,8 +357,7 @@ def finish_failure(reason: str | None, model: str, *, empty: bool) -> ProviderEr
         kind, what = "content", f"the provider withheld the answer ({reason})"
     elif reason == "length" and empty:
         kind, what = "length", "the whole output went into thinking; ask for less effort"
-    # litellm says "stop" where Gemini says that a call was malformed. A model on one's own hardware
-    # may be too weak for more.
+    # litellm says "stop" for Gemini's malformed calls. One's own model may be too weak for more.
     elif reason == "error" or (empty and model.partition("/")[0] not in providers.SELF_HOSTED):
         kind, what = "provider", f"an answer without text or call ({reason})"
     else:

@@ -71,9 +71,8 @@ def load_checkpoint(
 
 
 def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
-    """Load the tokenizer saved in `folder`; its chat template must call tools as Qwen's does. It
-    reads tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if the
-    config says qwen2. `name` is for errors."""
+    """Load the tokenizer saved in `folder`, which errors call `name`; its chat template must call
+    tools as Qwen's does. `AutoTokenizer` would split words by other rules for the type qwen2."""
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer beside the weights")
     try:

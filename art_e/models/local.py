@@ -134,9 +134,8 @@ def _generation_config(checkpoint: Checkpoint, temperature: float) -> Generation
 
 
 class LocalPolicy:
-    """Generates with the checkpoint and adapter of `path_and_adapter`, or a training run's best.
-    `temperature` None is greedy decoding. Raises `UserError` for a checkpoint that can't be used,
-    and for a cost limit without a price."""
+    """Generates with the checkpoint and adapter of `path_and_adapter`, or a training run's best,
+    greedily without a `temperature`. Raises `UserError` without a usable checkpoint or a price."""
 
     def __init__(self, path_and_adapter: str, options: base.ModelOptions) -> None:
         self.model = base.LOCAL_PREFIX + path_and_adapter

@@ -53,8 +53,7 @@ class Model:
 
     @property
     def host(self) -> str | None:
-        """The host that receives mail text; None: nothing leaves this process. Raises `UserError`
-        if the provider or its address is unknown."""
+        """The host that receives mail text (None: no host), or `UserError` if it is not known."""
         if self.kind != "hosted":
             return None
         return providers.receiving_host(self.name)

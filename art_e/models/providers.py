@@ -253,8 +253,7 @@ _CORRECTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
 
 
 def corrected(now: Accepts, refusal: str) -> tuple[Accepts, str] | None:
-    """Return what a model accepts by its provider's `refusal`, and the field that changes; None if
-    it names no parameter that could be left out."""
+    """Return what a model accepts by its provider's `refusal`, and which field changes, if any."""
     for pattern, field, weaker in _CORRECTIONS:
         value = getattr(now, field)
         if value in weaker and re.search(pattern, refusal, re.IGNORECASE):

@@ -259,8 +259,7 @@ class Wire(imaplib.IMAP4):
         return validity, listed
 
     def messages(self, uids: Sequence[int]) -> Iterator[tuple[int, bytes, dt.datetime | None]]:
-        """Yield messages of the open folder with their UIDs and dates of arrival; each is cut one
-        byte beyond what the parser accepts."""
+        """Yield messages of the open folder, cut as sources do, with UIDs and dates of arrival."""
         query = f"(UID INTERNALDATE BODY.PEEK[]<0.{LARGEST_MESSAGE + 1}>)"
         listed = ",".join(map(str, uids))
         try:
@@ -337,8 +336,7 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
 
 # ---- The wire, as far as imaplib leaves it to us.
 
-# What is begun and not closed goes to the end: a pattern that fails there and begins again behind
-# its start takes quadratic time.
+# What is begun and not closed goes to the end: to fail and begin again takes quadratic time.
 _LIST = re.compile(rb'\(([^)]*)\) (?:NIL|"(\\?[^"])") (.+)', re.DOTALL)
 _FIELD = re.compile(rb'[ (]([A-Z][A-Z0-9.-]++) (\([^)]*+\)?|"[^"]*+"?|\d++(?![^ )]))')
 _LABELS = re.compile(rb'X-GM-LABELS \(((?:"(?:[^"\\]++|\\.?)*+"?|[^")]++)*+)\)?', re.DOTALL)

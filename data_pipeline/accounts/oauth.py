@@ -39,8 +39,7 @@ class RejectedError(UserError):
 
 
 class Grant(BaseModel):
-    """Where an account signs in, and as which program; with a refresh token once it has. Without a
-    `device_url` the person opens `page_url`."""
+    """Where an account signs in, as which program, and its token. `page_url` is for a browser."""
 
     page_url: str = ""
     device_url: str = ""

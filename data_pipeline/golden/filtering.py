@@ -103,8 +103,7 @@ _WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
 
 
 def mention_of(address: str, names: Set[tuple[str, str]]) -> re.Pattern[str]:
-    """What finds the words that name the owner in full or by a title; `names` are first and last
-    ones that mail gives the address."""
+    """What finds the words that name the owner in full or by a title, by first and last `names`."""
     forms = [rf"(?<![\w.+-]){re.escape(address)}(?![\w-])"]
     for first, last in sorted(names):
         forms.append(rf"\b(?:{first} (?:\w\.? )?{last}|{last}, {first})\b")

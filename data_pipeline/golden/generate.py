@@ -243,8 +243,7 @@ class GoldenOptions:
 
 
 class Plan(NamedTuple):
-    """What will be asked: `data` is what the model sees of each of the `batches`, and `days` are
-    those of the mails of each inbox."""
+    """What will be asked: `data` is what the model sees of each batch, `days` of each inbox."""
 
     options: GoldenOptions
     splits: dict[str, Split]

@@ -71,8 +71,7 @@ def current(reviews: Iterable[Review], questions: Iterable[Question]) -> dict[st
 
 
 def drawn(questions: Iterable[Question], sample: ReviewSample) -> list[Question]:
-    """The rows of the sample in the order of their review. A larger sample begins with the smaller
-    one; added or dropped rows move no others."""
+    """The rows of the sample in the order of their review; more or fewer rows move no others."""
     of_split = [each for each in questions if sample.split in (None, each.split)]
     of_split.sort(key=lambda each: (digest(f"{sample.seed}/review/{each.id}"), each.id))
     return of_split[: sample.sample]

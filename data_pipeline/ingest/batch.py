@@ -106,8 +106,7 @@ class Job(NamedTuple):
 
 
 class BatchTables(NamedTuple):
-    """Some mails of a batch as they come back, in the columns of tables.toml. Words have a row if
-    they stand in senders' names alone."""
+    """Mails of a batch in the columns of tables.toml; words of senders' names alone have a row."""
 
     mails: pa.Table
     recipients: pa.Table

@@ -199,8 +199,7 @@ class InboxBuild:
         shutil.rmtree(self.folder)
 
     def add(self, batch: BatchTables, *, stored: bool = False) -> None:
-        """Take one worker's tables in; their rows and terms get the build's numbers. The mails that
-        the file `stored` before come first."""
+        """Take in a worker's tables, those that the file `stored` before first, and number them."""
         first = {"row": self._rows, "term": self._terms}
         for name, table in batch._asdict().items():
             if not table.num_rows:

@@ -27,8 +27,7 @@ _HIGH_RUN, _CONTROLS = re.compile(rb"[\x80-\xff]{3,}"), re.compile(rb"[\x80-\x9f
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JIS_RUN = re.compile(rb"(?:\x1b(\$|\()[@BIJ]|\x0e)([^\x1b\x0e\x0f]*)\x0f?")
 _JIS_PAIR = re.compile(rb"[!-~]{2}")
-# What `chardet` reads, in bytes; the charsets of Latin script that it can tell from cp1252, and
-# the confidence that this needs.
+# What `chardet` reads, in bytes; Latin charsets that it can tell from cp1252, and how surely.
 _SAMPLE, _LATIN, _LEAST_SURE = 4_000, ("cp1250", "cp1254"), 0.05
 _WESTERN = bytes(range(0x100)).decode("cp1252", "surrogateescape")
 _BAD_BYTES = {0xDC00 + byte: _WESTERN[byte] for byte in range(0x80, 0x100)}
@@ -123,8 +122,7 @@ def _as_labelled(data: bytes, codec: str) -> str:
 
 
 def _shift_jis(run: "re.Match[bytes]") -> bytes:
-    """Return what an escape sequence of ISO-2022-JP begins as Shift_JIS, for which Python has the
-    characters that NEC and IBM added."""
+    """Return a run of ISO-2022-JP as Shift_JIS, for which Python has NEC's and IBM's characters."""
 
     def shifted(pair: "re.Match[bytes]") -> bytes:
         row, cell = pair[0]

@@ -223,8 +223,7 @@ _ARRIVALS = ("delivery-date", "x-originalarrivaltime", "resent-date")
 
 
 def parse_date(text: str) -> dt.datetime | None:
-    """The date in `text`, in its own zone, if there is one. A zone that is missing or further than
-    14 hours from UTC counts as UTC."""
+    """The date in `text`, if any, in its zone; one missing or 14 hours from UTC counts as UTC."""
     text = text.strip()[:200]
     with contextlib.suppress(ValueError):
         if plain := _PLAIN_DATE.fullmatch(text):
@@ -284,8 +283,7 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
 
 
 def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datetime | None:
-    """The date of a mail: its Date, unless that is missing, absurd, or later than its newest
-    Received or today; then when it arrived."""
+    """The date of a mail: its Date, unless it is absurd or after its newest Received; then arrival."""
     date = next(filter(None, map(parse_date, headers.every("date"))), None)
     today = dt.datetime.now(dt.UTC) + _CLOCKS_DIFFER
     received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
@@ -303,8 +301,7 @@ def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datet
 _LONGEST_VALUE = 1_000_000
 # Of a header block, in bytes; what is behind belongs to the body.
 _LARGEST_BLOCK = 1_000_000
-# `email` takes a hundred bytes for a line of a container, and a thousand for a part. A container
-# with more of them is read as text.
+# `email` takes 100 bytes for a line, 1,000 for a part; containers with more are read as text.
 _MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
@@ -326,8 +323,7 @@ _ENDLESS_PARAMETERS = re.compile(
 )
 _LONGEST_TYPE, _LONGEST_NAME = 20_000, 200
 
-# One encoded word; its text may hold blanks, and "?" if it is short, as broken mailers write them.
-# The last one may lack its end.
+# One encoded word; broken mailers put blanks into it, "?" into a short one, or leave out its end.
 _WORD = re.compile(
     r"=\?([^?\s]{0,60})\?([bBqQ])\?"
     r"(?:([^?\r\n]*+)(?:\?=|\??\Z)|((?:[^?\r\n]|\?(?!=)){0,600})\?=)"

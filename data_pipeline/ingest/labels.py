@@ -53,8 +53,7 @@ def of_mbox(headers: Headers) -> tuple[str, ...]:
 
 
 def of_maildir(folder: str, file: str) -> tuple[str, ...]:
-    """The folder (a path, or names with full stops between them) and the flags of a file's name,
-    which stands in `folder/cur` or `folder/new`."""
+    """The folder (a path, or names with full stops between), cur or new below it, and the flags."""
     path, _, kind = folder.rpartition("/")
     path = _TOP.sub("", path.replace(".directory/", "/"))  # KMail's
     place = words_of(path.strip("./").replace("/.", "/").replace(".", "/")) or "inbox"
@@ -83,8 +82,7 @@ def of_imap(
 
 
 def of_path(name: str) -> tuple[str, ...]:
-    """The label of a mail program's folder or mailbox, such as "Trash.mbox/mbox". What lies below
-    spam or trash is spam or trash."""
+    """The label of a mailbox, such as "Trash.mbox/mbox"; spam and trash label all below them."""
     parts = [label(_ENDING.sub("", part)) for part in name.split("/") if part[-4:] != ".sbd"]
     known = [part for part in parts if part in _FOLDERS] + ["trash"] * bool(_DELETED.search(name))
     return in_order([*known[-1:], *_below(_ENDING.sub("", part) for part in name.split("/"))])

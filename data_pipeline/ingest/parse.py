@@ -168,8 +168,7 @@ def _strip_tags(source: str) -> str:
 
 # ---- Well-formed messages of one text, split without `email`, which takes five times as long.
 
-# A block that `email` reads line by line to its end: names start with a letter, and
-# nothing stands between them and the colon.
+# A block that `email` reads to its end: names start with a letter, and the colon follows at once.
 _WELL_FORMED = re.compile(rb"(?:[A-Za-z][!-9;-~]*+:.*+\n(?:[ \t].*+\n)*+)++")
 _FIELD = re.compile(r"^([!-9;-~]++):[ \t]*+(.*+(?:\n[ \t].*+)*+)", re.MULTILINE)
 # Larger blocks may have parameters that are too long to parse.
@@ -477,8 +476,7 @@ def parse_within(
         return Skipped(source, "parse-error", detail)
 
 
-# In bytes. A message up to this takes no 2 s whatever is in it (see the tests); a timer for each of
-# them would slow the ingest by a tenth.
+# In bytes. A message up to this takes no 2 s (see the tests); timers would slow ingest by a tenth.
 _QUICK = 20_000
 
 
@@ -621,8 +619,7 @@ def _email(fields: MailFields, directory_name: str = "", **more: Any) -> ParsedE
 
 
 def _shown(text: str, left_out: int = 0) -> str:
-    """The text without characters that show as nothing, after a line that says so if they were
-    many; `left_out` were before it."""
+    """The text without characters that show as nothing; a line says so if many were `left_out`."""
     seen = visible(text)
     if lost := len(text) - len(seen):
         seen, left_out = tidy(seen), left_out + lost

@@ -80,9 +80,8 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
 
 class Value(NamedTuple):
     """A value and where it stands in the text (character offsets). `kind` is date, weekday, time,
-    zone, money, percent, duration, measure, number, phone, email, web, code, ordinal or name. Of a
-    date the key is year, month, day and part of the month, of a name its words in lower case, of
-    all else the texts that stand for it."""
+    zone, money, percent, duration, measure, number, phone, email, web, code, ordinal or name. The
+    key has year, month, day and part of the month, a name's words in lower case, or texts."""
 
     kind: str
     key: tuple[Any, ...]
@@ -106,8 +105,7 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
 
 
 def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
-    """Return whether no day can be both dates. If only one has a year, that is one of the year and
-    a half around the date `near`."""
+    """Return whether no day can be both dates; a missing year is within 9 months of `near`."""
     pairs = list(zip(one.key, other.key, strict=True))
     if any(a is not None and b is not None and a != b for a, b in pairs):
         return True

@@ -295,8 +295,7 @@ class F1Judge(RuleJudge):
     """Judges short answers by F1 over the words in lower case, without punctuation and articles
     (SQuAD v1.1, Rajpurkar et al. 2016), or without the question's: for a room, "74" is "Room 74".
     Unlike there, punctuation separates words. Each number and month of the answer must be one of
-    the gold's, and one must be there if the gold has any (as in DROP, Dua et al. 2019). A weekday
-    is free if the gold has none."""
+    the gold's, which needs one if it has any (as in DROP, Dua et al. 2019); so must weekdays."""
 
     name = "f1/1"
 
@@ -336,8 +335,7 @@ _OPENING = re.compile(r"(?:^|[.!?:;]) ?$")
 
 
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> tuple[bool | None, str]:
-    """Return whether `mails` state what `answer`, which is not an abstention, states (None: can't
-    be told), and in one line why not."""
+    """Return whether `mails` state what `answer` states (None: can't be told), and why not."""
     if not mails:
         return False, UNREAD
     asking, given = read_claims(question), read_claims(answer)

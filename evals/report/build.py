@@ -189,8 +189,7 @@ OUTCOMES = ("right", "wrong", "abstained", *_UNDECIDED.values())
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
-    """The episodes for the page, in the order given, as JSON can hold them; they refer to rows of
-    "questions" and "shared" by number."""
+    """The episodes for the page as JSON can hold them, with rows of "questions" and "shared"."""
     shared, questions = _Shared(), _Shared()
     episodes = [
         {"question": questions.add(each.question.to_row()), **_episode(each, shared)}

@@ -179,8 +179,7 @@ class DotChart(Chart):
 
 @dataclass(frozen=True)
 class ScatterChart(DotChart):
-    """The second mark of each row against the first, which is in US dollars: on a logarithmic scale
-    with a place of its own for nothing."""
+    """The second mark of each row against the first, in US dollars: logarithmic, with a $0."""
 
     def _plot(self, axes: "Axes") -> float:
         paid = [row.marks[0].value for row in self.rows if row.marks[0].value] or [1.0]

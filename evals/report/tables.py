@@ -18,9 +18,8 @@ from evals.statistics import UNKNOWN, Estimate, Sample, bare
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model of one run, with the judges of the run and its own figures, to which "corrected" of
-    `without_errors` is added; `label` is unique in the report. Of a model in training, `scored` and
-    figures are of the last step alone."""
+    """One model of one run, by a unique `label`, with the judges of the run, and its figures with
+    those "corrected" by `without_errors`; of a model in training they are of the last step."""
 
     run: Run
     model: str
