@@ -283,7 +283,7 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
 
 
 def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datetime | None:
-    """The date of a mail: its Date, unless it is absurd or after its newest Received; then arrival."""
+    """The date of a mail: its Date, or another if that is absurd or after its newest Received."""
     date = next(filter(None, map(parse_date, headers.every("date"))), None)
     today = dt.datetime.now(dt.UTC) + _CLOCKS_DIFFER
     received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
