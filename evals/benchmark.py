@@ -337,8 +337,7 @@ def rejudge(
     source: Run, judges: Sequence[Judge], inbox_file: InboxFile, run: Run, *,
     on_judged: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Judge the answers of a measured run again, into `run`; return the metrics, as above. Raises
-    `UserError` if the file lacks an inbox of the source."""
+    """Judge a measured run's answers again, into `run`; `UserError` if the file lacks an inbox."""
     metrics, names = source.metrics, ("concurrency", "not_asked")
     facts = {model: {name: of[name] for name in names} for model, of in metrics["models"].items()}
     with held(run), run.log() as log:

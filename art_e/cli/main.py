@@ -49,8 +49,7 @@ _KEPT = {
     "sync": "; the inbox is as it was, and the next sync goes on from here",
 }
 
-# The commands in the order of the help page, each with its module, whose `app` is the command or
-# holds it by its name, and its line on that page.
+# The commands in the help page's order: their modules, whose `app` is or holds them, and lines.
 COMMANDS = {name: (module, line) for name, module, line in _rows("commands")}
 
 # Which command's help page has it, such as "golden split", and an example.

@@ -139,8 +139,7 @@ def opened_mail(
 
 
 def find_mail(reference: str, listed: MailList, file: InboxFile, inbox: Inbox) -> str:
-    """The id of the mail that a reference names, such as a number in the last list. Raises
-    `UserError` without it, and for the beginning of several ids."""
+    """The id of the mail that a reference names, or `UserError` without it or for several."""
     for name in (reference, listed.numbered(reference, file.path, inbox.address)):
         if name is not None and (message_id := inbox.canonical_id(name)) is not None:
             return message_id

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 _STRING = r"\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
 _CSI = r"\x1b\[[0-?]*[ -/]*[@-~]?"
 _OTHER_ESCAPE = r"\x1b(?:[ -/]+[0-~]?|[0-~])?"
-# One character each. C1 characters are no introducers here: in mail they mostly come from a wrong
-# charset, and what stands between two of them is text.
+# One character each: C1 characters begin no sequence, as in mail they come from a wrong charset.
 _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _SURROGATES = r"[\ud800-\udfff]"
 

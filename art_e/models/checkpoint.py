@@ -28,8 +28,7 @@ _FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
 
 
 def meant_checkpoint(folder: Path) -> Path:
-    """Return the best checkpoint if `folder` is a training run's, else `folder` itself. Raises
-    `UserError` for a run without a best checkpoint."""
+    """Return a training run's best checkpoint (or `UserError`), or `folder` if it is no run's."""
     if not (folder / CHECKPOINTS).is_dir():
         return folder
     best = _json_object(folder / METRICS).get("best_checkpoint")

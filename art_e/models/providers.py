@@ -114,8 +114,7 @@ def address_of(provider: str) -> str | None:
 
 
 def receiving_host(model: str) -> str:
-    """Return the host (and port, if named) that receives what a hosted model is sent. Raises
-    `UserError` if the provider or its address is unknown."""
+    """Return the host (and port) that receives what a hosted model is sent, or `UserError`."""
     load_env()
     provider = provider_of(model)
     address = address_of(provider)

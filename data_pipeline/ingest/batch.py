@@ -189,8 +189,7 @@ def content_digest(email: ParsedEmail) -> bytes:
 
 
 def copy_digest(email: ParsedEmail, content: bytes) -> bytes:
-    """What makes two mails copies: they say the same to the same people. So no mail that a
-    person got is a copy of one that they did not get."""
+    """What makes two mails copies, which nobody got without the other: text and recipients."""
     roles = enumerate((email.to, email.cc, email.bcc))
     people = sorted({f"{role}{each.address}" for role, listed in roles for each in listed})
     return _digest(content + "\0".join(people).encode())

@@ -314,8 +314,7 @@ _ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")
 # The line of an mbox, and those of mboxes that it was in before, quoted.
 _FROM_LINES = re.compile(rb"\A(?:>?From (?!:)[^\n]*\n)+")
 _NAME_OF = re.compile(rb"^([!-9;-~]+)[ \t]*:", re.MULTILINE)
-# Headers that no paragraph of text looks like; one of them, not seen before, after
-# a stray line proves that the header block goes on.
+# Headers that no text looks like: a new one after a stray line proves that the block goes on.
 _WELL_KNOWN = frozenset(SPELLINGS["headers"]["known"].encode().split())
 # `email` takes quadratic time for the parameters of these headers.
 _ENDLESS_PARAMETERS = re.compile(
