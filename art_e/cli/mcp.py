@@ -45,7 +45,7 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
         mails = plural(len(opened), "mail")
         note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
         # An exception would wait for the client's next line, because Python can't wake the thread
-        # that reads stdin. The default handlers end the process at once; no file is being written.
+        # that reads stdin. The default handlers end it at once, also if stdout is closed.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if sys.platform != "win32":

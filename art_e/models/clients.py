@@ -68,7 +68,7 @@ async def complete(
 ) -> Any:
     """Return the answer to a request in the form of OpenAI's chat completions. `on_text` gets the
     text of each call, or of a message without calls, as it grows, if the client can follow it;
-    `timeout_s` is the longest silence. Raises anything over an answer in another form."""
+    `timeout_s` is the longest silence. Raises what clients do, and anything over another form."""
     _guard_clients()
     await close_clients_with_loop()
     model = str(request["model"])

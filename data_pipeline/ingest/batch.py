@@ -189,7 +189,7 @@ def content_digest(email: ParsedEmail) -> bytes:
 
 
 def copy_digest(email: ParsedEmail, content: bytes) -> bytes:
-    """What makes two mails copies, which nobody got without the other: text and recipients."""
+    """What makes two mails copies: the same text to the same people, so that nobody loses one."""
     roles = enumerate((email.to, email.cc, email.bcc))
     people = sorted({f"{role}{each.address}" for role, listed in roles for each in listed})
     return _digest(content + "\0".join(people).encode())

@@ -223,7 +223,7 @@ _ARRIVALS = ("delivery-date", "x-originalarrivaltime", "resent-date")
 
 
 def parse_date(text: str) -> dt.datetime | None:
-    """The date in `text`, if any, in its zone; one missing or 14 hours from UTC counts as UTC."""
+    """The date in `text`, if any, in its zone; a missing zone, or one over 14 hours off, is UTC."""
     text = text.strip()[:200]
     with contextlib.suppress(ValueError):
         if plain := _PLAIN_DATE.fullmatch(text):

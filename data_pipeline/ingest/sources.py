@@ -268,7 +268,7 @@ def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
 
 
 def read_enron(path: Path) -> Iterator[RawMessage]:
-    """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, or a folder around it."""
+    """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, its parent or a child."""
     root = path / _ENRON_ROOT if (path / _ENRON_ROOT).is_dir() else path
     above = root.resolve().parts[-2:] if root.is_dir() else ()
     for file in archives.regular_files(root) if root.is_dir() else archives.tar_members(path):

@@ -295,7 +295,8 @@ class F1Judge(RuleJudge):
     """Judges short answers by F1 over the words in lower case, without punctuation and articles
     (SQuAD v1.1, Rajpurkar et al. 2016), or without the question's: for a room, "74" is "Room 74".
     Unlike there, punctuation separates words. Each number and month of the answer must be one of
-    the gold's, which needs one if it has any (as in DROP, Dua et al. 2019); so must weekdays."""
+    the gold's, and one must be there if the gold has any (as in DROP, Dua et al. 2019). A weekday
+    is free if the gold has none."""
 
     name = "f1/1"
 
