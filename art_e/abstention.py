@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-# Longer text is read no further, which bounds the work.
-_MAX_CHARS, _MAX_CLAUSE = 2_000, 300
+_MAX_CHARS, _MAX_CLAUSE = 2_000, 300  # longer text is read no further, which bounds the work
 
 _APOSTROPHES = re.compile(r"['’‘`´ʼ′]")
 # Sources, which may stand in brackets, and quotations inside a sentence.

@@ -10,10 +10,8 @@ from art_e.errors import UserError
 from art_e.text import printable
 
 REDACTED = "[redacted]"
-# A shorter value is no key, and would match other text.
-_LEAST_CHARS = 8
-# Length of a key's start that identifies a shortened echo ("my-secr...").
-_PREFIX_CHARS = 5
+_LEAST_CHARS = 8  # a shorter value is no key, and would match other text
+_PREFIX_CHARS = 5  # length of a key's start that identifies a shortened echo ("my-secr...")
 _SECRET_NAME = re.compile(r"(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)")
 # The names under which litellm and the openai client look for keys: `.env` may give these alone.
 # Exact names, because libraries read others as addresses, files, or commands to run.

@@ -48,11 +48,9 @@ _SOURCES = (
     " mail with attacks in it."
 )
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
-# A DuckDB file has these bytes after an 8-byte checksum.
-_DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
+_DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8  # a DuckDB file has these bytes after an 8-byte checksum
 _PERIOD, _SECONDS = re.compile(r"(?:([1-9]\d{0,4})([smh]))?"), {"s": 1, "m": 60, "h": 3600}
-# An address is an owner by itself if so much of the mail is its.
-LEAST_SHARE = 0.5
+LEAST_SHARE = 0.5  # an address is an owner by itself if so much of the mail is its
 
 app = Typer(rich_markup_mode=None, add_completion=False)
 

@@ -387,8 +387,7 @@ def rejudge(
     _show(metrics, run, judges, as_json)
 
 
-# Flipped questions that are printed; --json has all.
-_SHOWN_FLIPS = 20
+_SHOWN_FLIPS = 20  # flipped questions that are printed; --json has all
 
 
 @app.command()

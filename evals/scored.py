@@ -17,8 +17,7 @@ from art_e.trajectory import Trajectory, read_trajectories
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# Splits whose questions training does not see.
-HELD_OUT = ("validation", "test")
+HELD_OUT = ("validation", "test")  # splits whose questions training does not see
 
 # ---- What every judge gives.
 

@@ -22,8 +22,7 @@ from scipy.special import betainc, betaln, expit, ndtri, stdtr, stdtrit
 CONFIDENCE = 0.95
 _QUANTILE = (1 + CONFIDENCE) / 2
 NORMAL = float(ndtri(_QUANTILE))  # 1.96
-# Below this effective number, the inboxes say nothing of others.
-FEW = 4
+FEW = 4  # below this effective number, the inboxes say nothing of others
 # The grid of a beta-binomial: its mean, even on the scale of the logit; and the correlations within
 # a cluster, with the prior weight of each: none weighs three, or few inboxes would always seem to
 # differ. Repeats of a question are more alike than questions.

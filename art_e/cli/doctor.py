@@ -38,8 +38,7 @@ CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer", "pypdf", "python_ca
 TRAINING = (*TRAIN_EXTRA, "trl", "accelerate")
 OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
 ONLINE_TIMEOUT_S = 20.0
-# Linux has the driver's version here, containers too.
-DRIVER = Path("/proc/driver/nvidia/version")
+DRIVER = Path("/proc/driver/nvidia/version")  # Linux has the driver's version here, containers too
 INSTALL_GPU = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
 RENT = "rent one with training/launch/sky.yaml; nano and everything else need none"
 

@@ -23,10 +23,8 @@ from art_e.inbox.tokenizer import WORD, fold, is_unspaced, language_of, search_w
 if TYPE_CHECKING:
     from rich.text import Text
 
-# --json has them all.
-MAX_RECIPIENTS_SHOWN = 30
-# What a person who judges an answer sees of a mail at first.
-BODY_LINES = 40
+MAX_RECIPIENTS_SHOWN = 30  # --json has them all
+BODY_LINES = 40  # what a person who judges an answer sees of a mail at first
 _LINE_CHARS = 1_000
 # Files that show something and run nothing, by the ends of their names; others are only saved.
 _SHOWN = frozenset(

@@ -227,8 +227,7 @@ def run() -> None:
     """The entry point of the `art-e` script."""
     import_nothing_here()
     codes = list[Any]()
-    # Registered first, so that it runs after other handlers.
-    atexit.register(_leave, codes)
+    atexit.register(_leave, codes)  # registered first, so that it runs after other handlers
     try:
         app()
     except SystemExit as end:

@@ -18,8 +18,7 @@ from art_e.storage import expanded
 
 # ---- How it is called.
 
-# The default of `--concurrency` for hosted models.
-HOSTED_CONCURRENCY = 8
+HOSTED_CONCURRENCY = 8  # the default of `--concurrency` for hosted models
 
 ToolCalls = Literal["auto", "native", "text"]
 

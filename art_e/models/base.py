@@ -46,8 +46,7 @@ class PolicyStep:
 # credit, a spent quota, another host); then those that the same call would raise again.
 REFUSED = frozenset({"auth", "no-model", "no-credit", "quota", "region", "redirect"})
 LASTING = REFUSED | {"context", "content", "length", "request", "budget"}
-# A model that fails so often in a row is not called again in a run.
-MAX_FAILURES = 10
+MAX_FAILURES = 10  # a model that fails so often in a row is not called again in a run
 
 
 class PolicyError(Exception):
@@ -79,8 +78,7 @@ class Policy(Protocol):
 
 
 OFFLINE = "offline"
-# The prefix of models that transformers runs in this process.
-LOCAL_PREFIX = "local:"
+LOCAL_PREFIX = "local:"  # the prefix of models that transformers runs in this process
 
 
 def kind_of(model: str) -> Literal["offline", "local", "hosted"]:

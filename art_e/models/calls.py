@@ -40,8 +40,7 @@ class Retries:
     tries: int = 8
     base_s: float = 0.5
     longest_s: float = 30.0
-    # Longest wait that a provider may ask for.
-    longest_asked_s: float = _LONGEST_ASKED_S
+    longest_asked_s: float = _LONGEST_ASKED_S  # longest wait that a provider may ask for
 
     def wait_s(self, failed: int, asked: float | None) -> float:
         """Seconds to wait after `failed` failures: full jitter, or what the provider asked for."""
@@ -134,8 +133,7 @@ class Called(NamedTuple):
     retries: int = 0
 
 
-# Makes a request as a model takes it.
-Build = Callable[[providers.Accepts], Mapping[str, Any]]
+Build = Callable[[providers.Accepts], Mapping[str, Any]]  # makes a request as a model takes it
 
 # As vLLM refuses a prompt and an output that together are too long.
 _ROOM = re.compile(r"context length is (\d+) tokens and your request has (\d+) input tokens")

@@ -18,10 +18,8 @@ from art_e.models.base import LOCAL_PREFIX
 from art_e.storage import expanded
 
 CONFIG, ADAPTER_CONFIG, TOKENIZER = "config.json", "adapter_config.json", "tokenizer.json"
-# In a checkpoint: the form of episode that it was trained in.
-EPISODE = "episode.json"
-# In the folder of a training run.
-CHECKPOINTS, METRICS = "checkpoints", "metrics.json"
+EPISODE = "episode.json"  # in a checkpoint: the form of episode that it was trained in
+CHECKPOINTS, METRICS = "checkpoints", "metrics.json"  # in the folder of a training run
 TRAIN_EXTRA = ("torch", "transformers", "peft")
 # Files fetched from the hub; it may hold the same weights in older formats.
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
@@ -165,8 +163,7 @@ def checkpoint_folder(name: str, kind: Literal["model", "adapter"] = "model") ->
     return folder
 
 
-# The ranks for adapters that vLLM can be started with.
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # the ranks for adapters that vLLM can be started with
 
 
 def room_for(rank: object) -> int:

@@ -94,8 +94,7 @@ async def complete(
         answer = await _client(provider).chat.completions.create(**sent)
     else:
         answer = await _followed(_client(provider), sent, on_text)
-    # The client does not look.
-    message = answer.choices[0].message
+    message = answer.choices[0].message  # the client checks no types
     texts = [message.content, *(each.function.arguments for each in message.tool_calls or ())]
     if not all(isinstance(each, str | None) for each in texts):
         raise TypeError("content and arguments must be text")

@@ -88,8 +88,7 @@ class LitellmPolicy:
             raise UserError(f"{model} takes no reasoning effort; leave --reasoning-effort out")
         watched = options.on_answer is not None and follows(model, takes)
         self._on_text = options.follow if watched else None
-        # Else loading would count as part of the first question's time.
-        warm_up(model)
+        warm_up(model)  # else loading would count as part of the first question's time
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -62,8 +62,7 @@ class BatchedGenerator:
         with self._lock:
             self._waiting.append(request)
         try:
-            # Let other ready callers join the batch first.
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # let other ready callers join the batch first
             self._worker.submit(self._next_batch)
             return await asyncio.wrap_future(request.answer)
         finally:

@@ -165,8 +165,7 @@ class Budget:
         self._limit = None if max_cost_usd is None else Fraction(max_cost_usd)
         self._spent = Fraction(0)
         self._reserved = Fraction(0)
-        # Whether a call was refused because it could have passed the limit.
-        self.exhausted = False
+        self.exhausted = False  # whether a call was refused because it could have passed the limit
         self._lock = threading.Lock()
 
     @property

@@ -41,8 +41,7 @@ def load_litellm() -> Any:
     litellm.suppress_debug_info = True
     litellm.turn_off_message_logging = True
     litellm.disable_hf_tokenizer_download = True
-    # We retry ourselves, and count it.
-    litellm.num_retries = 0
+    litellm.num_retries = 0  # we retry ourselves, and count it
     # Its logs may hold mail text; failures come as exceptions.
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -82,8 +81,7 @@ class Provider(NamedTuple):
 PROVIDERS = {name: Provider(**row) for name, row in TABLES["providers"].items()}
 # Providers whose models run on the user's own hardware.
 SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
-# Ollama forwards these to its makers' servers.
-_OLLAMA_CLOUD = ("-cloud", ":cloud")
+_OLLAMA_CLOUD = ("-cloud", ":cloud")  # Ollama forwards these to its makers' servers
 OLLAMA_HOST = "ollama.com"
 
 
@@ -276,8 +274,7 @@ class Known(NamedTuple):
 KNOWN = {name: Known(name, **row) for name, row in TABLES["known"].items()}
 # The baselines that results are compared with.
 SHORT_NAMES = {each.short: each.model for each in KNOWN.values() if each.short}
-# The ones to propose, the first whose key is set.
-PROPOSED = list(KNOWN.values())[:3]
+PROPOSED = list(KNOWN.values())[:3]  # the ones to propose, the first whose key is set
 _WARN_DAYS = 60
 
 

@@ -29,8 +29,7 @@ _OPEN = (
     r'(?=(?:(?!</tool_call>).)*?"name"\s*:\s*"(?P<name>[^"\\]+)")'
     r'(?:"name"\s*:\s*"[^"\\]+"\s*,\s*"arguments"\s*:\s*)?'
 )
-# A reply that was cut off has no end mark.
-_BRACE = re.compile(r"\s*+\}")
+_BRACE = re.compile(r"\s*+\}")  # a reply that was cut off has no end mark
 _CLOSE = rf"(?:\}}\s*+|(?<!\s)\s++|)(?:</tool_call>|(?={_ENDS})|\Z)"
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 

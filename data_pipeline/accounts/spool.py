@@ -28,8 +28,7 @@ from data_pipeline.accounts.imap import Account, Listed, Wire, connection, shown
 from data_pipeline.ingest.archives import head_of, regular_files
 from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
 
-# Seconds before a connection that was cut is opened again.
-WAITS_S = (1.0, 5.0, 20.0)
+WAITS_S = (1.0, 5.0, 20.0)  # seconds before a connection that was cut is opened again
 # What a cut loses, for a batch comes whole or not at all; at most 100 messages.
 _BATCH_BYTES = 1_000_000
 

@@ -141,10 +141,8 @@ def _shown(value: object) -> str:
 
 # ---- The figures of a set.
 
-# What `datasets.load_dataset` calls the part that holds all rows.
-ALL_ROWS = "questions"
-# Rows without split, kind or difficulty, which imported sets may have.
-UNLABELLED = "unlabelled"
+ALL_ROWS = "questions"  # what `datasets.load_dataset` calls the part that holds all rows
+UNLABELLED = "unlabelled"  # rows without split, kind or difficulty, which imported sets may have
 # Other fields are text. Provenance is JSON text: rows differ in it, and a struct would pad them.
 _TYPES = {"how_realistic": pa.float64(), "answerable": pa.bool_()}
 _TYPES |= dict.fromkeys(("message_ids", "equivalent_ids"), pa.list_(pa.string()))
@@ -200,8 +198,7 @@ def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
             pq.write_table(table, partial / f"{name}.parquet")
         (partial / "README.md").write_text(card(golden), "utf-8")
         golden_set.write_manifest(partial, golden.manifest)
-        # Whole or not at all.
-        partial.rename(target)
+        partial.rename(target)  # whole or not at all
     except OSError as error:
         raise UserError(f"can't write to {to}: {error.strerror}; name another --to") from None
     return {name: len(questions) for name, questions in parts.items()}

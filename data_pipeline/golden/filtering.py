@@ -227,8 +227,7 @@ def leak(question: Question, facts: Facts) -> str | None:
 def yes_no(question: Question, facts: Facts) -> str | None:
     """Yes or no answers it: without mail that is right every other time."""
     text, gold = clean(question.question), clean(question.answer or "")
-    # "Was" is "what" in German.
-    is_english = language_of(text) in (None, "en")
+    is_english = language_of(text) in (None, "en")  # "Was" is "what" in German
     polar = is_english and YES_NO.match(_pattern("after-comma").sub("", text))
     open_ended = CHOICE.search(text) or _pattern("asks-what").search(text)
     # "Do you have Ann's number?" asks for the number.
@@ -265,8 +264,7 @@ def day_asked(question: Question, facts: Facts) -> str | None:
     """A date depends on the day on which the question is asked, or its mail was written."""
 
     def relative(text: str) -> str | None:
-        # "USA Today" is a name.
-        matches = _pattern("day-asked").finditer(text)
+        matches = _pattern("day-asked").finditer(text)  # "USA Today" is a name
         return next((m[0] for m in matches if m.start() == 0 or not m[0][0].isupper()), None)
 
     return _in_texts(question, relative)

@@ -36,12 +36,10 @@ BATCH_MAILS = 12
 GOOD_MAILS, LEAST_MAILS = 8, 5
 # Mails of a batch lie within three weeks, where an inbox has little mail within more.
 SPANS = tuple(map(dt.timedelta, (21, 90, 365)))
-# First threads that are tried for a batch.
-_TRIES = 20
+_TRIES = 20  # first threads that are tried for a batch
 # Two threads are of one matter from one word or person that 20 threads have, or several others.
 _NEAR = 0.05
-# A mail that adds fewer words to the ones before it is a copy.
-_LEAST_WORDS = 3
+_LEAST_WORDS = 3  # a mail that adds fewer words to the ones before it is a copy
 # Characters of a body: shorter ones say nothing, longer ones are mostly newsletters.
 LEAST_CHARS, MOST_CHARS = 200, 5_000
 QUESTIONS = 5

@@ -182,8 +182,7 @@ def _first(names: list[str]) -> list[str]:
 # The reference has 28 inboxes; two of its 20 for training are for validation here.
 TRAIN, VALIDATION, TEST = 18, 2, 8
 MIN_MAILS = 500
-# Mailing lists send 1 mail at most, persons with 500 mails of Enron 52 or more.
-MIN_SENT = 20
+MIN_SENT = 20  # mailing lists send 1 mail at most, persons with 500 mails of Enron 52 or more
 
 
 class Counts(NamedTuple):
@@ -341,8 +340,7 @@ def _without_leaks(
     questions: list[Question], gold: Mapping[str, Contents], held: Contents, quoted: Contents
 ) -> Iterator[Outcome]:
     """The questions with their checks, and for those that share gold mail the failed check."""
-    # The first row of an earlier split for which each content is gold.
-    taken: dict[str, str] = {}
+    taken: dict[str, str] = {}  # the first row of an earlier split for which each content is gold
     for name in ("test", "validation", "train"):
         new: dict[str, str] = {}
         rows = [each for each in questions if each.split == name]

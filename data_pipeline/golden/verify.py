@@ -152,8 +152,7 @@ def by_date(mails: Iterable[Email]) -> list[Email]:
 
 def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Email]:
     if not keywords:
-        # A search for nothing finds everything.
-        return []
+        return []  # a search for nothing finds everything
     gold_ids = {each.message_id for each in gold}
     hits = inbox.search(keywords, max_results=MAX_RIVALS + len(gold) + _MAX_COPIES)
     return mails_of(inbox, [each.message_id for each in hits if each.message_id not in gold_ids])

@@ -54,16 +54,11 @@ _MAILS, _RECIPIENTS, _POSTINGS, _STEMS, _WORDS, _SKIPPED, _FILES = (
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
 _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
 
-# Tasks of each worker: one being worked on, one waiting.
-_QUEUED = 2
-# Fewer messages than this are parsed sooner than workers start (about 0.7 s).
-WORTH_WORKERS = 1200
-# Bytes of mail under way; a larger mail is alone.
-_MOST_HELD = 32_000_000
-# Characters of text in a table: attachments unpack to more than their mails.
-_MOST_TEXT = 4_000_000
-# Bytes of a file in a row: DuckDB reads 2,048 rows at a time.
-_PIECE = 1 << 16
+_QUEUED = 2  # tasks of each worker: one being worked on, one waiting
+WORTH_WORKERS = 1200  # fewer messages than this are parsed sooner than workers start (about 0.7 s)
+_MOST_HELD = 32_000_000  # bytes of mail under way; a larger mail is alone
+_MOST_TEXT = 4_000_000  # characters of text in a table: attachments unpack to more than their mails
+_PIECE = 1 << 16  # bytes of a file in a row: DuckDB reads 2,048 rows at a time
 
 Numbers = npt.NDArray[np.int64]
 Task = TypeVar("Task")

@@ -35,8 +35,7 @@ _BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
 # Of DuckDB, while workers parse and after they have ended; beyond it DuckDB uses the disk.
 _STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
-# Each of DuckDB's threads takes its part of the memory.
-_MOST_THREADS = 4
+_MOST_THREADS = 4  # each of DuckDB's threads takes its part of the memory
 # A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.
 _ROW_GROUP_SIZE = 4096
 

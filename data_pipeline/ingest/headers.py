@@ -205,8 +205,7 @@ def _clean_name(name: str) -> str:
 
 # ---- Dates of mail: RFC 2822 with all its dialects, ISO 8601, and which of several to believe.
 
-# Mail is older than 1981 only by a clock that was never set.
-_PLAUSIBLE_YEARS = range(1981, 2101)
+_PLAUSIBLE_YEARS = range(1981, 2101)  # mail is older than 1981 only by a clock that was never set
 # Placeholders such as Enron's 1979 are kept where nothing better is known.
 _POSSIBLE_YEARS = range(1970, 2101)
 
@@ -299,8 +298,7 @@ def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datet
 
 # Longer values are cut: 880 recipients with names take 60,000 characters.
 _LONGEST_VALUE = 1_000_000
-# Of a header block, in bytes; what is behind belongs to the body.
-_LARGEST_BLOCK = 1_000_000
+_LARGEST_BLOCK = 1_000_000  # of a header block, in bytes; what is behind belongs to the body
 # `email` takes 100 bytes for a line, 1,000 for a part; containers with more are read as text.
 _MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
 

@@ -171,8 +171,7 @@ def _strip_tags(source: str) -> str:
 # A block that `email` reads to its end: names start with a letter, and the colon follows at once.
 _WELL_FORMED = re.compile(rb"(?:[A-Za-z][!-9;-~]*+:.*+\n(?:[ \t].*+\n)*+)++")
 _FIELD = re.compile(r"^([!-9;-~]++):[ \t]*+(.*+(?:\n[ \t].*+)*+)", re.MULTILINE)
-# Larger blocks may have parameters that are too long to parse.
-_LARGEST_BLOCK = 20_000
+_LARGEST_BLOCK = 20_000  # larger blocks may have parameters that are too long to parse
 _LONGEST_TYPE = 200
 _SIMPLE_ENCODINGS = frozenset({"", "7bit", "8bit", "binary", "quoted-printable"})
 
@@ -594,8 +593,7 @@ def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
 
 def _email(fields: MailFields, directory_name: str = "", **more: Any) -> ParsedEmail:
     """The mail of fields whose body and date are clean already."""
-    # An address has one role, the strongest: to before cc before bcc.
-    seen: set[str] = set()
+    seen: set[str] = set()  # an address has one role, the strongest: to before cc before bcc
     roles: list[tuple[Mailbox, ...]] = []
     for values in (fields.to, fields.cc, fields.bcc):
         boxes: dict[str, Mailbox] = {}

@@ -38,8 +38,7 @@ MAX_REASON_CHARS = 300
 class Correctness(BaseModel):
     """Whether the given answer is correct, and why."""
 
-    # First, so that the model reasons before it decides.
-    reason: str
+    reason: str  # first, so that the model reasons before it decides
     verdict: Literal["correct", "incorrect", "not_attempted"]
 
 
