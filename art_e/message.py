@@ -7,8 +7,7 @@ from typing import Any
 
 from art_e.text import encodable, visible
 
-# A message as chat APIs accept it: role, content, tool_calls, tool_call_id.
-ChatMessage = dict[str, Any]
+ChatMessage = dict[str, Any]  # as chat APIs accept it: role, content, tool_calls, tool_call_id
 
 # The start of control tokens in the vocabularies of Qwen and most others.
 _STEERING = re.compile(r"<(?=\||/?(?:tool_call|tool_response|think)>)")

@@ -36,8 +36,7 @@ from evals.scored import Judge, Key, Scored, check_questions, load_run
 
 # Of an episode: about four searches and two mails read, each turn sending all before it again.
 _TYPICAL, _TURNS = Usage(15_000, 0, 600), 5
-# Of a verdict: whether the answer is right, and whether two mails support it.
-_VERDICT = Usage(2_340, 0, 180)
+_VERDICT = Usage(2_340, 0, 180)  # of a verdict: is it right, and do two mails support it?
 _RETRIES = 7  # nobody waits for a benchmark's calls
 _MODELS = f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."
 

@@ -173,8 +173,7 @@ def many_suspects(name: str, scored: Sequence[Scored]) -> Alarm | None:
 # ---- The detector that looks at the steps of a training run.
 
 MIN_THIRD, MIN_HELD_OUT = 5, 20  # steps of a third of a run, and held-out questions
-# Effort, sources and a stricter judge may honestly explain this much of the rise in accuracy.
-MARGIN = 0.25
+MARGIN = 0.25  # of accuracy, which effort, sources and a stricter judge may honestly explain
 
 
 def reward_outruns_accuracy(scored: Sequence[Scored]) -> Alarm | None:

@@ -52,8 +52,7 @@ _KEPT = {
 # The commands in the help page's order: their modules, whose `app` is or holds them, and lines.
 COMMANDS = {name: (module, line) for name, module, line in _rows("commands")}
 
-# Which command's help page has it, such as "golden split", and an example.
-EXAMPLES = _rows("examples")
+EXAMPLES = _rows("examples")  # the command of a help page, such as "golden split", and an example
 
 
 def _examples(name: str) -> str:

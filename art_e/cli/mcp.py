@@ -28,8 +28,7 @@ from art_e.message import observation_json
 from art_e.text import cut_line
 from art_e.tools import MAX_BODY_CHARS, ReadEmail, SearchEmails, Tools, View, not_found
 
-# Of a page of a conversation, about 4,000 tokens. A page has one mail at least.
-PAGE_CHARS = 2 * MAX_BODY_CHARS
+PAGE_CHARS = 2 * MAX_BODY_CHARS  # of a page of a conversation, or one mail; 4,000 tokens
 MAX_ERROR_CHARS = 500
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)

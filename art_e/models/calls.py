@@ -25,8 +25,7 @@ from art_e.models.prices import Budget, price_of, served_price
 from art_e.privacy import redact, without_keys
 from art_e.text import encodable, toml_table
 
-# Fields of a message with reasoning that goes back to its provider.
-THOUGHTS = ("thinking_blocks", "reasoning_items")
+THOUGHTS = ("thinking_blocks", "reasoning_items")  # reasoning for its own provider
 # The longest silence of a provider, and of a model on this machine, which may load first.
 _ELSEWHERE_S, _HERE_S = 120.0, 600.0
 _MOST_USD = 1_000.0  # of one call
@@ -103,8 +102,7 @@ def usage_of(response: Any) -> Usage | None:
     for count in (prompt, cached, completion, reasoning, written):
         if type(count) is not int or not 0 <= count <= _MOST_TOKENS:
             raise ValueError("impossible usage")
-    # Costs follow from these: a part must not exceed the whole, even if a provider says so.
-    cached = min(cached, prompt)
+    cached = min(cached, prompt)  # a part can't exceed the whole, whatever a provider says
     parts = min(reasoning, completion), min(written, prompt - cached)
     return Usage(prompt, cached, completion, *parts)
 

@@ -177,8 +177,7 @@ def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrained
     lost = (own - set(saved)) | (set(saved) - own - set(adapted.state_dict()))
     if lost:
         raise misfit(f"{len(lost)} weights have no counterpart")
-    # A PeftModel generates like the model that it wraps, but is no subclass of it.
-    result: Any = adapted
+    result: Any = adapted  # it generates as the model that it wraps, but is no subclass of it
     return result
 
 

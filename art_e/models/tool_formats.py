@@ -151,8 +151,7 @@ def answer_so_far(written: str) -> str | None:
 
 # JSON in the text.
 
-# Brackets of a text that are tried: each may be read to the end before it turns out to be no JSON.
-_MOST_TRIED = 500
+_MOST_TRIED = 500  # brackets of a text; each may be read to the end before it is no JSON
 _OPENING = re.compile(r"[\[{]")
 _FENCE = re.compile(r"^\s{0,99}```\w*\s*$", re.MULTILINE)
 _decoder = json.JSONDecoder()

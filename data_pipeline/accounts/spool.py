@@ -29,13 +29,11 @@ from data_pipeline.ingest.archives import head_of, regular_files
 from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
 
 WAITS_S = (1.0, 5.0, 20.0)  # seconds before a connection that was cut is opened again
-# What a cut loses, for a batch comes whole or not at all; at most 100 messages.
-_BATCH_BYTES = 1_000_000
+_BATCH_BYTES = 1_000_000  # what a cut may lose, as a batch comes whole; at most 100 mails
 
 Errors = dict[Account, UserError]
 Outcome = tuple[Counter[str], Errors]
-# A message's source, its labels, and Gmail's name of its thread.
-Message = tuple[str, tuple[str, ...], str]
+Message = tuple[str, tuple[str, ...], str]  # source, labels, Gmail's name of its thread
 _File = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}-[0-9]{1,10}/[0-9]{1,10}$")]
 Messages = dict[_File, Message]
 

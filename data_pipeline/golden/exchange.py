@@ -64,8 +64,7 @@ def import_rows(
     golden.rejected = [each for each in read if isinstance(each, golden_set.Rejected)]
     ids: set[str] = set()
     for question in (each for each in read if isinstance(each, Question)):
-        # Repeated ids get a number.
-        numbered = (f"{question.id}-{number}" for number in itertools.count(2))
+        numbered = (f"{question.id}-{number}" for number in itertools.count(2))  # of repeated ids
         new = next(each for each in itertools.chain([question.id], numbered) if each not in ids)
         ids.add(new)
         if new != question.id:

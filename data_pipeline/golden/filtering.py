@@ -346,8 +346,7 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
     yield from (each for each in sorted(known) if len(each) > 4 and each.strip("<>") in text)
     yield from (match[0] for match in _pattern("numbered").finditer(text))
     if "batch" in question.provenance:
-        # A mail that speaks of an m8 bolt means no mail.
-        mails = set(_HANDLE.findall("\n".join(facts.bodies)))
+        mails = set(_HANDLE.findall("\n".join(facts.bodies)))  # m8 may be a bolt
         yield from (each for each in _HANDLE.findall(text) if each not in mails)
 
 
@@ -402,8 +401,7 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
 def _text(question: Question, gold: Set[str]) -> _Text:
     claims = read_claims(question.question)
     words = re.findall(r"\w+", claims.text)
-    # The first word always has a capital.
-    capitals = " ".join(word for word in words[1:] if word[0].isupper())
+    capitals = " ".join(word for word in words[1:] if word[0].isupper())  # the first always has one
     return _Text(
         question, gold, " ".join(words).lower(), frozenset(content_stems(claims.text)),
         frozenset(content_stems(capitals)),

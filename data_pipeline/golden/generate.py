@@ -40,13 +40,10 @@ _TRIES = 20  # first threads that are tried for a batch
 # Two threads are of one matter from one word or person that 20 threads have, or several others.
 _NEAR = 0.05
 _LEAST_WORDS = 3  # a mail that adds fewer words to the ones before it is a copy
-# Characters of a body: shorter ones say nothing, longer ones are mostly newsletters.
-LEAST_CHARS, MOST_CHARS = 200, 5_000
+LEAST_CHARS, MOST_CHARS = 200, 5_000  # characters: less says nothing, more is mostly newsletters
 QUESTIONS = 5
-# At 0 a model asks about the same few things in every batch, and repeats an unreadable reply.
-TEMPERATURE = 0.7
-# Most questions are asked soon after their newest gold mail, the last ones after so many days.
-_DAYS_AFTER = 45
+TEMPERATURE = 0.7  # at 0 a model asks the same few things, and repeats an unreadable reply
+_DAYS_AFTER = 45  # days after the newest gold mail, of the last questions; most are asked soon
 _KEPT_CHARS = 4_000
 
 # ---- The form of a reply. Limits are no constraints of the schema, which not every provider takes.

@@ -125,8 +125,7 @@ def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
 # ---- Mails as a model sees them.
 
 MAX_RECIPIENTS = 4
-# Passages of a mail are at most so many pieces of so many characters.
-_PIECES, _PIECE_CHARS = 6, 150
+_PIECES, _PIECE_CHARS = 6, 150  # passages of a mail: at most so many of so many characters
 
 # What disclaimers say, and a quoted list of recipients.
 _DISCLAIMER = re.compile(r"(?is).*\b(?:intended recipient|property of Enron Corp)\b.*")
@@ -179,8 +178,7 @@ def _first(names: list[str]) -> list[str]:
 
 # ---- Inboxes and splits.
 
-# The reference has 28 inboxes; two of its 20 for training are for validation here.
-TRAIN, VALIDATION, TEST = 18, 2, 8
+TRAIN, VALIDATION, TEST = 18, 2, 8  # the reference's 28; two of its 20 for training validate
 MIN_MAILS = 500
 MIN_SENT = 20  # mailing lists send 1 mail at most, persons with 500 mails of Enron 52 or more
 

@@ -45,11 +45,9 @@ Shown = tuple[Email, dict[str, Any]]  # a mail and how a model sees it
 
 MAX_QUOTED_CHARS = 300  # of a model's text in a reason
 MAX_NEW_ANSWER_CHARS = 300  # a gold answer is a short fact
-# Mails that are read for a question, best first; copies of gold mails are not counted.
-MAX_RIVALS = 5
+MAX_RIVALS = 5  # mails that are read for a question, best first, without copies of gold mails
 _MAX_COPIES = 20
-# Begins the reason of a check that could not be made; its kind follows.
-NOT_CHECKED = "not checked: "
+NOT_CHECKED = "not checked: "  # begins the reason of a check that could not be made; a kind follows
 
 # ---- The step.
 

@@ -16,10 +16,8 @@ from art_e.text import toml_table
 
 SPELLINGS: dict[str, dict[str, str]] = toml_table(__package__, "spellings.toml")
 _MISSPELLED = [(re.compile(form), name) for form, name in SPELLINGS["misspelled"].items()]
-# Labels that prove nothing: Western mailers write them on all that they send.
-_UNPROVEN = ("", "ascii", "utf-8", "cp1252")
-# Seven-bit encodings in which plain ASCII bytes do not stand for themselves.
-_ESCAPED = re.compile(r"iso2022|hz|utf-7")
+_UNPROVEN = ("", "ascii", "utf-8", "cp1252")  # they prove nothing: on all Western mail
+_ESCAPED = re.compile(r"iso2022|hz|utf-7")  # seven-bit: ASCII bytes stand for others
 _SEVERAL_BYTES = re.compile(r"gb|big5|cp9|cp874|euc|shift|johab")
 
 _ASCII = bytes(range(0x80))

@@ -97,8 +97,7 @@ _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
 _LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')
 _NO_NAME = re.compile(r"@|^/|:")
 _DIRT = re.compile(r"[\s\x00-\x20\x7f-\xa0<>\"]+")
-# Beyond this the grammar of `email.utils` takes too long; addresses are picked out instead.
-_LONGEST_GRAMMAR = 200_000
+_LONGEST_GRAMMAR = 200_000  # more takes `email.utils` too long: addresses are picked out
 
 # Notes and Exchange tails behind a name: "/HOU/ECT@ECT", "@ENRON", " AT ENRON_DEVELOPMENT@CCMAIL".
 _DIRECTORY_PATH = re.compile(r"/[^/@]*(?:/[^@]*)?@.*$|/[^/@\s]+/[^@]*$")
@@ -206,8 +205,7 @@ def _clean_name(name: str) -> str:
 # ---- Dates of mail: RFC 2822 with all its dialects, ISO 8601, and which of several to believe.
 
 _PLAUSIBLE_YEARS = range(1981, 2101)  # mail is older than 1981 only by a clock that was never set
-# Placeholders such as Enron's 1979 are kept where nothing better is known.
-_POSSIBLE_YEARS = range(1970, 2101)
+_POSSIBLE_YEARS = range(1970, 2101)  # placeholders such as 1979, if nothing is better
 
 _FURTHEST_ZONE = dt.timedelta(hours=14)
 _END_OF_DAY = dt.timedelta(days=1, seconds=-1)
@@ -216,8 +214,7 @@ _NUMBERS = [re.compile(form) for form in SPELLINGS["dates"].values()]
 _PLAIN_DATE, _ISO, _CLOCK, _OFFSET = map(re.compile, SPELLINGS["times"].values())
 _MONTHS = [f"{name.lower()} {more}".split() for name, more in SPELLINGS["months"].items()]
 _MONTH = {start: number for number, starts in enumerate(_MONTHS, 1) for start in starts}
-# Clocks differ by a day at most: a mail is no younger than its arrival.
-_CLOCKS_DIFFER = dt.timedelta(days=1)
+_CLOCKS_DIFFER = dt.timedelta(days=1)  # at most: a mail is no younger than its arrival
 _ARRIVALS = ("delivery-date", "x-originalarrivaltime", "resent-date")
 
 
@@ -296,8 +293,7 @@ def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datet
 
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.
 
-# Longer values are cut: 880 recipients with names take 60,000 characters.
-_LONGEST_VALUE = 1_000_000
+_LONGEST_VALUE = 1_000_000  # longer ones are cut: 880 recipients take 60,000 characters
 _LARGEST_BLOCK = 1_000_000  # of a header block, in bytes; what is behind belongs to the body
 # `email` takes 100 bytes for a line, 1,000 for a part; containers with more are read as text.
 _MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
@@ -307,8 +303,7 @@ _NAME = rb"[!-9;-~]+[ \t]*:"
 # A line that is neither a header nor indented (the block's end is no line). Names start
 # with a letter here: "9:40 to 10:00" is the rest of a subject, not the header "9".
 _STRAY_LINE = re.compile(rb"\n(?![A-Za-z][!-9;-~]*[ \t]*:|[ \t]|\Z)")
-# The line at which `email` ends the headers.
-_ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")
+_ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")  # where `email` ends headers
 # The line of an mbox, and those of mboxes that it was in before, quoted.
 _FROM_LINES = re.compile(rb"\A(?:>?From (?!:)[^\n]*\n)+")
 _NAME_OF = re.compile(rb"^([!-9;-~]+)[ \t]*:", re.MULTILINE)

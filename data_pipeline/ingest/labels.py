@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable
 from art_e.text import printable, toml_table, visible
 from data_pipeline.ingest.headers import Headers, decode_words
 
-# Mail with one of these is in no inbox unless it is asked for.
-LEFT_OUT = frozenset({"spam", "trash", "drafts"})
+LEFT_OUT = frozenset({"spam", "trash", "drafts"})  # in no inbox, unless asked for
 
 PROGRAMS = toml_table(__package__, "programs.toml")
 _NAMES: dict[str, str] = PROGRAMS["names"]

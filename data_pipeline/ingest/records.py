@@ -13,8 +13,7 @@ from art_e.inbox.mail import AttachedFile, Mailbox
 Format = Literal["mail", "mbox", "maildir", "eml", "enron", "csv", "hf", "imap", "synthetic"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
-# In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
-LARGEST_MESSAGE = 50_000_000
+LARGEST_MESSAGE = 50_000_000  # bytes; larger ones are rejected, so sources read one more
 LARGEST_FILE = 20_000_000  # of attached files that are kept and read
 # For one message: CPU time of reading and indexing it, and the time that its attachments may take.
 CPU_SECONDS, ATTACHMENT_SECONDS = 20.0, 10.0

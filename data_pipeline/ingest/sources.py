@@ -186,8 +186,7 @@ def _is_maildir(folder: Path) -> bool:
 
 def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str]) -> RawMessage:
     """A message of a Maildir, which another program may flag, move or delete meanwhile."""
-    # Without the flags (":2,S"), which change when a mail is read.
-    source = INFO.split(name, maxsplit=1)[0]
+    source = INFO.split(name, maxsplit=1)[0]  # without changing flags (":2,S")
     if part[2] == "tmp":
         return RawMessage(source, b"", fault=_FAULTS["other"])
     folders = [place.parent, place.parent.with_name("cur")] if isinstance(place, Path) else []

@@ -79,8 +79,7 @@ def pairings(entries: Sequence[Entry]) -> list[Pairing]:
 
 # ---- The data of the page's episode viewer: a trajectory's messages as turns that a page can draw.
 
-# A longer text is cut with a mark: one mail of a gigabyte must not make a page of one.
-KEPT_CHARS = 100_000
+KEPT_CHARS = 100_000  # of a text; more is cut: a mail of a gigabyte must not make such a page
 # Controls, ends of lines that are none, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 

@@ -20,8 +20,7 @@ from evals.metrics import FIGURES
 from evals.report.charts import SERIES, CurveChart, Scale, cut
 from evals.report.tables import Entry, run_names
 
-# A bold line averages so many steps; runs of fewer steps than the second are not smoothed.
-SMOOTH, LEAST_SMOOTHED = 10, 30
+SMOOTH, LEAST_SMOOTHED = 10, 30  # steps that a line averages, and the fewest that are smoothed
 
 
 @dataclass(frozen=True, slots=True)
