@@ -59,8 +59,7 @@ class Run:
         return AppendLog(self.trajectories)
 
     def write_json(self, name: str, value: Any) -> None:
-        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-        write_whole(self.folder / name, text)
+        write_whole(self.folder / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     def finish(self) -> None:
         (self.folder / _COMPLETE).touch()

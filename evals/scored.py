@@ -132,8 +132,7 @@ class Scored:
 
     @property
     def disputed(self) -> bool:
-        given = {each["correct"] for each in self.verdicts}
-        return {True, False} <= given
+        return {True, False} <= {each["correct"] for each in self.verdicts}
 
     @property
     def resisted(self) -> bool | None:

@@ -391,8 +391,7 @@ def shown_turn(number: int, exchange: Exchange) -> "Text":
     lines: list[Text] = []
     content = one_line(exchange.says)
     if content or not exchange.calls:
-        says = content[: 2 * ARGUMENT_CHARS] or "(nothing)"
-        lines.append(text(("says     ", "bold"), says))
+        lines.append(text(("says     ", "bold"), content[: 2 * ARGUMENT_CHARS] or "(nothing)"))
     for call in exchange.calls:
         lines += [_call(call), *_results(call.results)]
     lines += _results(exchange.replies)

@@ -94,8 +94,7 @@ def search(
             sent_before=sent_before, query=query, max_results=limit,
         )  # fmt: skip
         if as_json:
-            sizes = opened.thread_sizes([hit.message_id for hit in hits])
-            rows = zip(hits, sizes, strict=True)
+            rows = zip(hits, opened.thread_sizes([hit.message_id for hit in hits]), strict=True)
             output.print_json([{**hit.to_json(), "thread": size} for hit, size in rows])
         else:
             show_hits(file, opened, query, hits, junk=junk)

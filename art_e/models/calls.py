@@ -377,8 +377,7 @@ def retry_after_s(headers: Mapping[str, str], body: str = "") -> float | None:
         date = email.utils.parsedate_to_datetime(value)
         date = date if date.tzinfo else date.replace(tzinfo=dt.UTC)
         return max(0.0, (date - dt.datetime.now(dt.UTC)).total_seconds())
-    asked = [float(first or second) for first, second in _DELAY.findall(body)]
-    return max(asked, default=None)
+    return max((float(first or second) for first, second in _DELAY.findall(body)), default=None)
 
 
 def _broken(chain: list[BaseException]) -> tuple[str, str] | None:

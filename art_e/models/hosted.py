@@ -113,8 +113,7 @@ class LitellmPolicy:
         else:
             message = received(called.message, messages, self.model)
         if not message.tool_calls:
-            names = {each["function"]["name"] for each in tools}
-            message = written_calls(message, turn, names)
+            message = written_calls(message, turn, {each["function"]["name"] for each in tools})
         usage = called.usage or Usage()
         return PolicyStep(
             message, usage, called.cost_usd, called.seconds, called.retries,

@@ -54,9 +54,7 @@ class Model:
     @property
     def host(self) -> str | None:
         """The host that receives mail text (None: no host), or `UserError` if it is not known."""
-        if self.kind != "hosted":
-            return None
-        return providers.receiving_host(self.name)
+        return providers.receiving_host(self.name) if self.kind == "hosted" else None
 
     @property
     def leaves_machine(self) -> bool:

@@ -280,8 +280,7 @@ class InboxBuild:
         unread = dict(self._run(files).fetchall())
         attachments = {"attachments": sum(unread.values()), "unread": unread}
         unread.pop("", None)
-        junk = count("emails WHERE junk")
-        return {**counts, "junk": junk, "inboxes": inboxes, **attachments}
+        return {**counts, "junk": count("emails WHERE junk"), "inboxes": inboxes, **attachments}
 
     def _attach(self, path: Path, name: str) -> None:
         quoted = str(path).replace("'", "''")

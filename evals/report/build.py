@@ -106,9 +106,7 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return {marked(str(key)): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return value
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 class _Shared(dict[str, int]):
