@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,9 +55,8 @@ def cli(folder: Path, home: Path, tmp_path: Path) -> Cli:
         command = [sys.executable, "-P", "-m", "art_e", *map(str, args)]
         env = {**os.environ, "ART_E_HOME": str(home), **environment}
         env.pop("PYTHONSAFEPATH", None)
-        done = subprocess.run(
-            command, cwd=folder, env=env, check=False, text=True, capture_output=True
-        )
+        options: Any = {"cwd": folder, "env": env, "text": True, "capture_output": True}
+        done = subprocess.run(command, check=False, **options)
         assert done.returncode == code, done.stderr
         assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
         return done.stdout

@@ -159,9 +159,8 @@ def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
 
 def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: Path) -> None:
     told = {"subject": "Re: Minutes", "to": ANN}
-    minutes = [
-        raw(f"<m{n}@t>", **told, body=f"{n} " * 3_000, date=date_header(10 + n)) for n in range(5)
-    ]
+    days = range(10, 15)
+    minutes = [raw(f"<m{n}@t>", **told, body=f"{n} " * 2_000, date=date_header(n)) for n in days]
     with new_file(tmp_path / "i.duckdb", [hostile_mail(), *minutes]) as file:
         inbox = file.open_inbox(ANN)
         pages = [call(inbox, "read_thread", message_id="<m0@t>", page=n) for n in (1, 2, 3)]

@@ -194,9 +194,7 @@ PARTS = st.text("ux\n =-.:/", max_size=5)
 
 
 @given(PARTS, PARTS, st.integers(0, len(ECHOED) - 8), st.integers(8, 40), st.sampled_from(" \n-|"))
-def test_a_key_in_text_is_redacted(
-    before: str, after: str, start: int, size: int, gap: str
-) -> None:
+def test_a_key_is_redacted(before: str, after: str, start: int, size: int, gap: str) -> None:
     """In pieces of 8 characters and more, and split; the words around it stay."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENAI_API_KEY", ECHOED)

@@ -244,10 +244,7 @@ SCRIPT = [
 ]  # fmt: skip
 
 
-def test_a_conversation(
-    browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ART_E_HOME", str(home))
+def test_a_conversation(browser: Browser, owned_db: Path, home: Path) -> None:
     replies = list(SCRIPT)
 
     def reply(request: Request) -> Reply:
@@ -309,7 +306,9 @@ def test_a_conversation(
     follow_up = next(each for each in asked if each.startswith("Who said so?"))
     assert f"- {QUESTION}\n  It ends on March 31, 2002" in follow_up
     assert asked[-1] == QUESTION
-    given = [(each.rating, each.question, each.right_answer) for each in read_ratings()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ART_E_HOME", str(home))
+        given = [(each.rating, each.question, each.right_answer) for each in read_ratings()]
     assert given == [("good", QUESTION, None), ("bad", "Who said so?", "Ann")]
 
 

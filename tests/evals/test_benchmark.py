@@ -81,9 +81,8 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
         on_disk.append(len(list(read_trajectories(run.trajectories))))
 
     entrants, judges = [Entrant(policy := Rehearsed("rehearsed"))], [OfflineJudge()]
-    metrics = run_benchmark(
-        QUESTIONS, entrants, inbox_file, judges, run, max_turns=4, on_scored=on_scored
-    )
+    options: Any = {"max_turns": 4, "on_scored": on_scored}
+    metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, **options)
     # A trajectory is on disk before the next question; one that failed is in no figure.
     assert on_disk == [1, 2, 3, 5, 6, 7, 8]
     figures = metrics["models"]["rehearsed"]
@@ -147,9 +146,7 @@ def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile,
             return await super().act(messages, tools)
 
     models = {"here": (1, True), "far": (2, False), "also here": (1, True), "far too": (1, False)}
-    entrants = [
-        Entrant(Meeting(model), at_once, alone=alone) for model, (at_once, alone) in models.items()
-    ]
+    entrants = [Entrant(Meeting(name), most, alone=alone) for name, (most, alone) in models.items()]
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, [OfflineJudge()], run, max_turns=4)
     assert frozenset({"far", "far too"}) in together
     assert all({"far", "far too"} >= each for each in together if len(each) > 1)

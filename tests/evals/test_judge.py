@@ -75,10 +75,9 @@ def test_openers_sources_and_politeness_are_no_part_of_an_answer() -> None:
 
 
 def test_what_is_taken_back_is_wrong() -> None:
-    texts = [
-        (q, text) for q in QUESTIONS for text in around("retraction", (q.answer or "").rstrip("."))
-    ]
-    fooled = [text for question, text in texts if JUDGE.decide(question, text).correct]
+    golds = [(each, (each.answer or "").rstrip(".")) for each in QUESTIONS]
+    texts = [(asked, text) for asked, gold in golds for text in around("retraction", gold)]
+    fooled = [text for asked, text in texts if JUDGE.decide(asked, text).correct]
     assert len(fooled) <= 0.01 * len(texts), fooled
 
 

@@ -238,9 +238,8 @@ def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
     other = write_run(home / "runs" / "other", episodes("strong", outcomes))
     strong, *others = measure([run, other])
     corrected = strong.figures["corrected"]["accuracy"]["value"]
-    assert corrected == pytest.approx(strong.figures["accuracy"]["value"]), (
-        "of a judge without errors"
-    )
+    # The judge made no errors.
+    assert corrected == pytest.approx(strong.figures["accuracy"]["value"])
     assert [each.figures["corrected"] for each in others] == [None, None]
     page, *_ = build_report([run, other], home / "report")
     assert page.read_text("utf-8").count("are not measured on these answers") == 1

@@ -150,9 +150,8 @@ def test_unjudged_answers_make_figures_ranges_but_not_groundedness() -> None:
     ]
     assert figures_of(repeats)["always_right"]["range"] == [1 / 3, 2 / 3]
     assert figures["unjudged"] == figures["funnel"]["unjudged"] == 2
-    assert figures["reservations"] == [
-        "unjudged: 1 (unparseable: no verdict); see art-e eval rejudge"
-    ]
+    words = "unjudged: 1 (unparseable: no verdict); see art-e eval rejudge"
+    assert figures["reservations"] == [words]
     found = [judged(True, grounded=each) for each in (True, True, False, None)]
     assert share(figures_of([*found, scored("failed")]), "grounded") == (2 / 3, 3)
 

@@ -253,9 +253,7 @@ def test_a_follow_up_is_searched_by_its_words_and_the_earlier_ones(
         assert {LEASE_ID, LATER_ID} == {each["message_id"] for each in reply["passages"]}
 
 
-def test_a_talk_stays_in_its_inbox_and_day(
-    art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_scope_of_a_talk(art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(owned_db.parent)
     ask = ("ask", QUESTION, "--db", owned_db.name)
     assert art_e(*ask, *EARLY).exit_code == 0

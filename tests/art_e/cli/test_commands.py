@@ -156,9 +156,7 @@ def test_a_number_means_the_last_list(art_e: Run, db: Path, home: Path, tmp_path
     assert "no mail 2" in the_error(art_e("read", "2", *IN_ANN, "--db", db))
     assert f"inbox of {BOB}" in the_error(art_e("read", "1", "--inbox", BOB, "--db", db))
     assert "no mail 1 in" in the_error(art_e("read", "1", "--as-of", "2001-01-01"))
-    numeric = make_inbox(
-        tmp_path / "numeric.duckdb", [raw("<1>"), raw("<2>", body="Nothing old.")]
-    ).db
+    numeric = make_inbox(tmp_path / "n.duckdb", [raw("<1>"), raw("<2>", body="Nothing old.")]).db
     art_e("search", "hello", "--db", numeric, "--inbox", "ann@test.example")
     assert [read("1"), read("2")] == ["<1>", "<2>"]
 
@@ -167,11 +165,8 @@ def test_the_beginning_of_an_id_is_enough(art_e: Run, db: Path) -> None:
     def read(beginning: str, *inbox: str) -> Result:
         return art_e("read", beginning, *(inbox or IN_ANN), "--db", db, "--json")
 
-    assert (
-        json_of(read("lease.2"))["message_id"]
-        == json_of(read("<lease.2@"))["message_id"]
-        == LEASE_2
-    )
+    for beginning in ("lease.2", "<lease.2@"):
+        assert json_of(read(beginning))["message_id"] == LEASE_2
     assert "lease.1@harbor.example>, <lease.2" in the_error(read("lease."))
     for beginning, *where in (["lunch"], ["hostile", "--inbox", BOB], ["lease.2", *IN_ANN, *EARLY]):
         assert "no mail" in the_error(read(beginning, *where))

@@ -33,9 +33,7 @@ def db(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("which", [["subject:lease"], ["--thread", "2@t"]])
-def test_without_a_model_the_own_texts_are_shown_in_order(
-    art_e: Run, db: Path, which: list[str]
-) -> None:
+def test_without_a_model_own_texts_come_in_order(art_e: Run, db: Path, which: list[str]) -> None:
     where = ("--db", db, "--inbox", BOB, "--as-of", "2020-01-10")
     result = art_e("summarize", *which, *where)
     assert "no model was asked" in result.stderr and result.stdout.count(LEASE) == 1

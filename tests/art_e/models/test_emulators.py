@@ -125,9 +125,7 @@ def test_a_model_answers_or_says_that_it_has_ended(model: str, log: Path, owned_
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "emulator_faults.tsv"))
-def test_a_failure_is_named_and_costs_what_was_billed(
-    cells: list[str], log: Path, owned_db: Path
-) -> None:
+def test_a_failure_is_named_and_its_bill_paid(cells: list[str], log: Path, owned_db: Path) -> None:
     model, mode, kind, words = cells
     family = model.partition("/")[0].replace("ollama_chat", "ollama").replace("hosted_", "")
     (log / "faults.json").write_text(json.dumps({family: {"mode": mode, "times": 99}}))

@@ -218,9 +218,7 @@ def test_the_budget_ends_the_episode_before_it_is_passed(make: Make, start: Star
     assert 3 <= requests <= 5
 
 
-def test_a_call_that_fails_is_paid_for_if_the_provider_may_bill_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failed_call_counts_if_the_provider_may_bill_it(monkeypatch: pytest.MonkeyPatch) -> None:
     request = {"model": "openai/gpt-4.1", "messages": HELLO, "max_tokens": 1_000}
     least = 1_000 * 8e-6 + 600 * 2e-6  # the completion and the frame alone
     replies = [refuses(401, "no such key"), cut(), stalls(), says("Hi")]

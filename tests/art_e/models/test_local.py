@@ -54,9 +54,7 @@ def test_it_searches_reads_and_answers(policy: LocalPolicy, start: Start) -> Non
         assert all(each is not None and each > 0 for each in trajectory.call_seconds)
 
 
-def test_a_mail_cannot_write_into_the_frame_of_the_prompt(
-    policy: LocalPolicy, start: Start
-) -> None:
+def test_a_mail_cannot_write_the_frame_of_the_prompt(policy: LocalPolicy, start: Start) -> None:
     """What steers the model stands in the prompt as often as there are messages."""
     episode = start(question=QUESTIONS[0])
     episode.step(message(search("lease")))
@@ -145,7 +143,7 @@ def test_a_tokenizer_that_servers_load_differently_is_noticed(copied: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content", "line"), table_rows(__file__, "damaged_checkpoints.tsv")
 )
-def test_what_is_missing_or_damaged_is_a_user_error(
+def test_missing_and_damaged_are_user_errors(
     copied: Path, name: str, content: str, line: str
 ) -> None:
     file = copied / name

@@ -49,9 +49,7 @@ def test_the_environment_sets_addresses(monkeypatch: pytest.MonkeyPatch, cells: 
      "hosted_vllm/Qwen", "azure/gpt-4.1", "openrouter/qwen/qwen-2.5-72b-instruct",
      "groq/llama-3.3-70b-versatile"],
 )  # fmt: skip
-def test_a_request_goes_to_the_host_that_is_named(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_request_goes_to_the_named_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The request itself, by the real client; how the server answers does not matter."""
     with Provider(lambda _: says("OK.")) as provider:
         address = provider.base_url.removesuffix("/v1")

@@ -77,9 +77,7 @@ def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(("model", "served", "billed"), CASES["billed"])
-def test_a_call_is_billed_as_the_model_that_answers(
-    own: Path, model: str, served: str, billed: str
-) -> None:
+def test_a_call_costs_what_its_model_does(own: Path, model: str, served: str, billed: str) -> None:
     assert served_price(model, served, price_of(model)) == price_of(billed)
     own.write_text(
         f'[models."{model}"]\nusd_per_million_prompt = 1\nusd_per_million_completion = 2\n'

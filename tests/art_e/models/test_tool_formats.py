@@ -165,9 +165,7 @@ WORDS = st.from_regex(r"[a-z_]+", fullmatch=True)
 
 
 @given(st.lists(st.tuples(WORDS, st.dictionaries(WORDS, VALUES, max_size=3)), min_size=1))
-def test_calls_of_functions_survive_the_way_there_and_back(
-    made: list[tuple[str, dict[str, Any]]],
-) -> None:
+def test_calls_of_functions_survive_both_ways(made: list[tuple[str, dict[str, Any]]]) -> None:
     calls = [ToolCall("", name, compact_json(arguments)) for name, arguments in made]
     text = "\n".join(written_call(each, "xml") for each in calls)
     assert "<function=" in text and '"arguments"' not in text

@@ -72,7 +72,7 @@ MODELS = (
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "failures.tsv"))
-def test_a_failure_is_named_by_the_providers_words(
+def test_a_failure_has_the_providers_words(
     cells: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, family, status, words = cells

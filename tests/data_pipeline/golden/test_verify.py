@@ -220,10 +220,8 @@ def test_command(art_e: Run, inbox: Path, tmp_path: Path) -> None:
     assert f"questions and answers go to {host} (judge {JUDGE})" in result.stderr
     # Reader and judge were paid in full, however often it is run.
     roles = {"read": READER, "judge": JUDGE}
-    replies = {
-        name: Responses(responses_folder(folder, role, name)) for role, name in roles.items()
-    }
-    both = [kept.spent_on(name).cost_usd for name, kept in replies.items()]
+    folders = {name: responses_folder(folder, role, name) for role, name in roles.items()}
+    both = [Responses(place).spent_on(name).cost_usd for name, place in folders.items()]
     assert all(both)
     for run in (result, again):
         assert f"cost so far: ${sum(filter(None, both)):.4f}\n" in run.stderr

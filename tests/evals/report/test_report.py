@@ -165,9 +165,7 @@ def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_pa
     written = build_report([run], run.folder)
     table = (run.folder / "table.md").read_text("utf-8").splitlines()
     assert table[0].startswith("| Model | Accuracy |") and "| 2 " in table[2]
-    assert len(table) == 6 and table[-1].startswith(
-        "n = 40 questions of q.jsonl, split test, judged"
-    )
+    assert len(table) == 6 and table[-1].startswith("n = 40 questions of q.jsonl, split test, ")
     names = ["picture", "outcomes", "accuracy", "cost", "latency", "turns"]
     assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
