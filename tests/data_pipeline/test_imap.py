@@ -448,21 +448,20 @@ def test_answers_are_bounded(art_e: Run, home: Path, monkeypatch: pytest.MonkeyP
     assert f"no connection to {url} (it is too slow)" in shown.stderr
 
 
+LONG_LINES: dict[str, Script] = {
+    "labels": {b"UID FETCH 1:*": b"* 1 FETCH (" + b"X-GM-LABELS (" * 70_000 + b"\r\n"},
+    "quotes": {b"UID FETCH 1:*": b"* 1 FETCH (X-GM-LABELS (" + b'"\\' * 450_000 + b"\r\n"},
+    "fields": {b"UID FETCH 1:*": b"* 1 FETCH (" + b" A (" * 240_000 + b"\r\n"},
+    "name": {b"LIST": b'* LIST () "/" "' + b"&" * 900_000 + b'"\r\n'},
+    "names": {b"LIST": b'* LIST () "/" ' + b'"\\' * 450_000 + b"\r\n"},
+}
+
+
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(
-    "place",
-    [
-        {b"UID FETCH 1:*": b"* 1 FETCH (" + b"X-GM-LABELS (" * 70_000 + b"\r\n"},
-        {b"UID FETCH 1:*": b"* 1 FETCH (X-GM-LABELS (" + b'"\\' * 450_000 + b"\r\n"},
-        {b"UID FETCH 1:*": b"* 1 FETCH (" + b" A (" * 240_000 + b"\r\n"},
-        {b"LIST": b'* LIST () "/" "' + b"&" * 900_000 + b'"\r\n'},
-        {b"LIST": b'* LIST () "/" ' + b'"\\' * 450_000 + b"\r\n"},
-    ],
-    ids=["labels", "quotes", "fields", "name", "names"],
-)
-def test_a_long_line_takes_time_by_its_length(art_e: Run, place: Script) -> None:
+@pytest.mark.parametrize("name", LONG_LINES)
+def test_a_long_line_takes_time_by_its_length(art_e: Run, name: str) -> None:
     began = time.process_time()
-    with scripted({**SMALL, **place}) as (url, _):
+    with scripted({**SMALL, **LONG_LINES[name]}) as (url, _):
         art_e("ingest", url, "--replace")
     assert time.process_time() - began < 10
 
@@ -653,13 +652,8 @@ def test_googles_page_leads_back_to_an_address_to_paste(
     monkeypatch.setattr("secrets.token_urlsafe", lambda size: f"random-{size}")
     monkeypatch.setenv("ART_E_IMAP_CLIENT_SECRET", "my-own")
     command = ("login", "imaps://me@imap.gmail.com", "--client-id", "my-id")
-    for pasted, words in (
-        ("code=1&state=another", "not the address of the last page"),
-        (
-            "error=access_denied&state=random-16",
-            "refuses (access_denied): run it again, and accept",
-        ),
-    ):
+    refused = ("error=access_denied&state=random-16", "refuses (access_denied): run it again, and")
+    for pasted, words in (("code=1&state=another", "not the address of the last page"), refused):
         shown = art_e(*command, keys=f"http://127.0.0.1:1/?{pasted}\n")
         assert shown.exit_code == 2 and words in shown.stderr
     endpoint.answers += [given()]

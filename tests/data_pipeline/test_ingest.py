@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -41,13 +41,12 @@ from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMe
 from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries, with_files
-from tests.command_line import Run, json_of, the_error
+from tests.command_line import Process, Run, json_of, the_error
 from tests.conftest import RealInbox
 from tests.formats import parse_message
 from tests.processes import Moment, wait_until
 
 ANY_ID = Rules(any_id=True)
-Process = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture

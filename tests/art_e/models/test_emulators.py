@@ -31,15 +31,8 @@ from tests.command_line import ANN
 EMULATORS = os.environ.get("ART_E_EMULATORS", "")
 pytestmark = pytest.mark.skipif(not EMULATORS, reason="ART_E_EMULATORS names no stand-ins")
 
-VARIABLES = {
-    "OPENAI_BASE_URL": ("openai", "/v1"),
-    "GEMINI_API_BASE": ("gemini", "/v1beta"),
-    "ANTHROPIC_API_BASE": ("anthropic", ""),
-    "OPENROUTER_API_BASE": ("openrouter", "/api/v1"),
-    "OLLAMA_API_BASE": ("ollama", ""),
-    "HOSTED_VLLM_API_BASE": ("vllm", "/v1"),
-    "AZURE_API_BASE": ("azure", ""),
-}
+# Of the environment: its stand-in, and the path that it ends with.
+VARIABLES = table_rows(__file__, "emulator_variables.tsv")
 # Empty for a model whose price is not published.
 PRICES = table(__file__, "prices.toml")
 ENDED = ("openai/o4-mini", "gemini/gemini-2.0-flash")
@@ -56,7 +49,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ):
         assert running.stdout is not None
         urls = json.loads(running.stdout.readline())
-        for name, (family, path) in VARIABLES.items():
+        for name, family, path in VARIABLES:
             patch.setenv(name, urls[family] + path)
         for family in ("OPENAI", "GEMINI", "ANTHROPIC", "OPENROUTER", "AZURE"):
             patch.setenv(f"{family}_API_KEY", "sk-test-0123456789abcdef")
