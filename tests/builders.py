@@ -260,8 +260,6 @@ class ScriptedPolicy:
         return PolicyStep(step, self.usage, self.costs[turn] if self.costs else 0.0)
 
 
-# ---- Requests to the scripted provider.
-
 QUICK = Retries(tries=3, base_s=0.002, longest_s=0.01, longest_asked_s=0.02)
 HELLO: list[ChatMessage] = [
     {"role": "system", "content": "You answer."},

@@ -74,9 +74,6 @@ def client(owned_db: Path, home: Path) -> Iterator[Client]:
         yield client
 
 
-# ---- Who may enter.
-
-
 def test_the_address_works_once_and_for_one_browser(owned_db: Path, home: Path) -> None:
     with served(owned_db, home) as address, httpx.Client(trust_env=False) as first:
         page = address.partition("?")[0]
@@ -143,9 +140,6 @@ def test_ctrl_c_ends_it(owned_db: Path, process: Process) -> None:
     assert "Traceback" not in stderr and "token" not in stderr
 
 
-# ---- What is served.
-
-
 def test_nothing_of_another_inbox_or_a_later_day(client: Client) -> None:
     assert "March 31" in client.read(ANN, LEASE_ID)["mails"][0]["body"]
     for inbox, message_id in ((ANN, "<lease.2@harbor.example>"), (BOB, HOSTILE_ID), (ANN, "<no>")):
@@ -208,9 +202,6 @@ def test_conversations_are_kept(owned_db: Path, home: Path) -> None:
         third = client.call("talk", talk=first["talk"])["entries"][2]
     config = json.loads((home / "runs" / third["run"] / "config.json").read_text())
     assert [question for question, _ in config["talk"]] == [QUESTION, "And the zebra?"]
-
-
-# ---- The page.
 
 
 @pytest.fixture(scope="module")

@@ -206,8 +206,6 @@ def test_an_ingest_clears_away_its_own_alone_and_nobody_else_reads_it(tmp_path: 
     assert stat.S_IMODE((tmp_path / "mail").stat().st_mode) == 0o600
 
 
-# ---- What a batch indexes.
-
 text = st.text(
     st.sampled_from("abcXYZ019 _-'\n\t.,\u00e9\u00df\u0130\u03a3\u4e2d\u0301\u00a0\u2028\x1c")
     | st.characters(),
@@ -262,8 +260,6 @@ def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
         for position, box in enumerate(listed)
     ]
 
-
-# ---- The command.
 
 SUMS = """db read stored duplicates filtered quarantined cut not_mail junk inboxes attachments
 unread added seconds messages_per_second""".split()
@@ -415,9 +411,6 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
     # A later ingest clears away what is left of the build, and is not locked out.
     assert json_of(art_e("ingest", eml, "--db", db, "--replace", "--json"))["read"] == 4
     assert not list(db.parent.glob(".*.partial"))
-
-
-# ---- The tour.
 
 
 def test_the_tour_shows_every_step_on_an_inbox_made_once(art_e: Run, home: Path) -> None:

@@ -48,18 +48,6 @@ def rejected(message: RawMessage | MailFields) -> str:
     return email.reason
 
 
-def test_a_plain_message() -> None:
-    assert headers(
-        "Message-ID: <1@x.com>", "Date: Fri, 12 Jan 2001 09:30:00 -0800 (PST)",
-        'From: "Ann Lee" <Ann.Lee@X.com>', "To: bob@x.com,\n\tcarol@x.com",
-        "Subject: Budget\n for March", body="Hi Bob,  \r\n\r\nyes.\r\n\r\n",
-    ) == ParsedEmail(
-        "test", "<1@x.com>", dt.datetime(2001, 1, 12, 17, 30), "Budget for March",
-        Mailbox("ann.lee@x.com", "Ann Lee"), (Mailbox("bob@x.com", ""), Mailbox("carol@x.com", "")),
-        (), (), "Hi Bob,\n\nyes.", utc_offset=-480,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(("data", "subject", "body"), MAIL["headers"]["rows"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_header_blocks_are_mended(data: str, subject: str, body: str, end: bytes) -> None:
@@ -162,9 +150,6 @@ def test_fields_follow_the_same_rules() -> None:
     nothing = MailFields("set#1", "", "", "", [], [], [], None, "")
     assert rejected(nothing) == "empty"
     assert rejected(nothing._replace(body="words")) == "not-mail"
-
-
-# ---- Bodies.
 
 
 CHARSETS = [(label, data.encode("latin-1"), text) for label, data, text in MAIL["lies"]["rows"]]

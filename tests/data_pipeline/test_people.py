@@ -6,7 +6,7 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from tests.builders import date_header, make_inbox, message_ids, raw
-from tests.command_line import Run, json_of, the_error
+from tests.command_line import Run, json_of
 from tests.queries import plain_connection
 
 WORK, HOME = "ann.lee@work.example", "ann@home.example"
@@ -74,9 +74,3 @@ def test_ingest_says_who_an_owner_may_be_too(tmp_path: Path, art_e: Run) -> None
     ingested = art_e("ingest", tmp_path, "--db", tmp_path / "own.duckdb", "--owner", WORK)
     assert f"art-e people merge {WORK} {HOME}" in ingested.stderr
     assert SISTER not in ingested.stderr
-
-
-def test_what_is_refused(db: Path, art_e: Run) -> None:
-    assert "two addresses or more" in the_error(art_e("people", "merge", WORK, WORK, "--db", db))
-    assert "no inbox" in the_error(art_e("people", "merge", WORK, "no@x.example", "--db", db))
-    assert "is merged with no other" in the_error(art_e("people", "split", BOB, "--db", db))

@@ -216,9 +216,6 @@ def test_synthetic_sources_are_spelled_out() -> None:
     assert [each.id for each in held_out] == [each.id for each in questions]
 
 
-# ---- What can't be read is one line with the fix.
-
-
 def test_detection_looks_past_names_and_explains_what_it_cannot_tell(tmp_path: Path) -> None:
     (tmp_path / "mail.csv").write_bytes(b"From a@x Fri Jan 12 09:30:00 2001\nSubject: s\n\nx\n")
     assert detect(f"{tmp_path}/mail.csv") == "mail"

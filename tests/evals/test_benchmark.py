@@ -169,8 +169,6 @@ def test_invalid_questions_are_refused(inbox_file: InboxFile) -> None:
             check_questions([*QUESTIONS, bad], inbox_file)
 
 
-# ---- `--limit`: a sample over inboxes and kinds.
-
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([*KINDS, None])), min_size=1)
 
 

@@ -91,9 +91,6 @@ def episodes_of(folder: Path) -> list[Trajectory]:
     return list(read_trajectories(folder / "trajectories.jsonl"))
 
 
-# ---- `eval run` of the baseline.
-
-
 def test_figures_in_json_and_folder(art_e: Run, offline: Any, home: Path, world: Path) -> None:
     result = offline("--limit", 12, "--json")
     shown = json_of(result)
@@ -142,9 +139,6 @@ def test_a_wrong_option_is_one_line_and_makes_no_run(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert words in the_error(offline(*options.split()))
     assert not (home / "runs").exists()
-
-
-# ---- `eval run` of a model behind the wire.
 
 
 def test_a_failed_question_is_not_measured_and_all_is_counted(run: Any) -> None:
@@ -244,9 +238,6 @@ def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path
     # Side by side as many are asked: what is reserved for calls under way comes free again.
     abreast = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=right))
     assert (abreast["n"], abreast["cost_usd"]) == (2, pytest.approx(2 * COST))
-
-
-# ---- Other forms of the questions, and other judges.
 
 
 def test_a_closed_book_has_no_mail(run: Any, tmp_path: Path) -> None:

@@ -188,8 +188,6 @@ def test_spellings_of_one_value(row: list[str]) -> None:
             assert same(one, other), (one, other)
 
 
-# ---- Whether mails state what an answer states.
-
 ANN, BOB = Mailbox("ann@test.example", "Ann Alm"), Mailbox("bob@test.example", "Bob Berg")
 FRIDAY = dt.datetime(2001, 3, 9, 10, tzinfo=dt.UTC)
 

@@ -102,8 +102,6 @@ def test_a_question_comes_from_standard_input(process: Process, owned_db: Path) 
     assert json.loads(stdout)["question"] == QUESTION, stderr
 
 
-# ---- The trace.
-
 FIELDS = st.sampled_from("hits body error note keywords answer sources from".split())
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -293,9 +291,6 @@ def test_a_follow_up_keeps_the_options(
     config = json_of(art_e("runs", "show", "last", "--json"))["config"]
     assert config["options"] == OPTIONS | changed
     assert (config["max_turns"], len(config["talk"])) == (turns, 1)
-
-
-# ---- Ratings, and the golden rows that they become.
 
 
 def test_a_rating_keeps_what_was_asked_and_what_is_right(art_e: Run, ask: Any) -> None:

@@ -30,7 +30,8 @@ IN_ANN, EARLY = ["--inbox", ANN], ["--as-of", "2001-02-28"]
 def test_user_errors(art_e: Run, db: Path, home: Path, cells: list[str]) -> None:
     line, *words = cells
     args = shlex.split(line)
-    where = ["--db", db] if args[0] in ("search", "read", "ask", "mcp") else []
+    of_db = ("search", "read", "ask", "mcp", "summarize", "people")
+    where = ["--db", db] if args[0] in of_db else []
     error = the_error(art_e(*args, *where))
     assert all(word in error for word in words), error
     assert not home.exists()

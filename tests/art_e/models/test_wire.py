@@ -1,6 +1,7 @@
 """What providers refuse, say and send in odd places: each refusal mended, each failure named."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import json
 from typing import Any
@@ -127,37 +128,26 @@ def test_why_a_message_ended(reason: str, empty: bool, kind: str) -> None:
 
 
 def test_the_pace_falls_where_a_provider_asks_for_it_and_rises_again() -> None:
-    pace, most = Pace(4), 0
-    running = 0
+    pace, running, widths = Pace(4), list[bool](), list[int]()
 
     async def call(refused: bool) -> None:
-        nonlocal running, most
-        try:
+        with contextlib.suppress(ProviderError):
             async with pace.place():
-                running += 1
-                most = max(most, running)
+                running.append(refused)
+                widths.append(len(running))
                 await asyncio.sleep(0)
+                running.pop()
                 if refused:
                     raise ProviderError("rate-limit", "too much", again=True)
-        except ProviderError:
-            pass
-        finally:
-            running -= 1
 
-    async def widest(*refused: bool) -> int:
-        nonlocal most
-        most = 0
-        await asyncio.gather(*map(call, refused))
-        return most
+    async def widest(calls: int, refused: bool) -> int:
+        widths.clear()
+        await asyncio.gather(*(call(refused) for _ in range(calls)))
+        return max(widths)
 
     async def whole() -> list[int]:
-        return [
-            await widest(*[False] * 8),
-            await widest(*[True] * 4),
-            await widest(False),
-            await widest(*[False] * 9),
-            await widest(*[False] * 8),
-        ]
+        rounds = ((8, False), (4, True), (1, False), (9, False), (8, False))
+        return [await widest(*each) for each in rounds]
 
     first, _, least, _, last = asyncio.run(whole())
     assert (first, least, last) == (4, 1, 4)
@@ -177,9 +167,6 @@ def test_calls_that_a_server_leaves_in_the_text_are_read(make: Make, text: str) 
     assert (call.name, call.parsed) == ("search_emails", {"keywords": ["lease"]})
     other = AssistantMessage(text.replace("search_emails", "send_money"))
     assert written_calls(other, 0, {"search_emails"}) == other
-
-
-# ---- Ollama's own API.
 
 
 def test_ollama_gets_room_for_the_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,9 +199,6 @@ def test_ollama_gets_room_for_the_conversation(monkeypatch: pytest.MonkeyPatch) 
     assert [each["options"]["num_ctx"] for each in sent] == [16_384, 32_768]
     assert sent[0]["options"]["num_predict"] == 4_096 and sent[0]["stream"] is True
     assert error.value.kind == "context"
-
-
-# ---- Names.
 
 
 def test_short_and_bare_names_stand_for_full_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,9 +107,6 @@ def opened(page: Page) -> Locator:
     return page.locator("#viewer-detail[open] article")
 
 
-# ---- The report.
-
-
 def test_figures_published_rows_flips_and_jumps(report: Path, visit: Visitor) -> None:
     page = visit(height=600).open(report)
     models = page.locator("#figures .figures").first.locator("tbody tr")
@@ -179,9 +176,6 @@ def test_a_keyboard_is_enough(visit: Visitor, viewer: Path) -> None:
     expect(opened(page)).to_have_count(0)
 
 
-# ---- The viewer's list.
-
-
 def test_filters_narrow_the_list_and_columns_sort_it(visit: Visitor, viewer: Path) -> None:
     page = visit().open(viewer)
 
@@ -240,9 +234,6 @@ def test_the_address_keeps_the_view_and_back_leads_back(visit: Visitor, viewer: 
     again.keyboard.press("Escape")
     expect(again.get_by_label("Search")).to_have_value("lease")
     expect(again.get_by_label("Model")).to_have_value("local:a,b+c")
-
-
-# ---- An episode.
 
 
 def test_an_episode_opens_as_a_conversation(visit: Visitor, viewer: Path) -> None:

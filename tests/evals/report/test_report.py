@@ -180,9 +180,6 @@ def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_pa
     assert sorted(each.name for each in run.folder.iterdir()) == before
 
 
-# ---- What the viewer's page is given of runs.
-
-
 def scored(outcome: runs.Outcome, **options: Any) -> Scored:
     return Scored(runs.question(0), runs.episode(runs.question(0), outcome, **options))
 
