@@ -250,6 +250,13 @@ def openai(replies: Sequence[Reply] | Rule, key: str = KEY) -> Iterator[Provider
         yield provider
 
 
+# A model of each family that `stand_in` knows.
+MODELS = (
+    "openai/gpt-4.1", "azure/ours", "gemini/gemini-3.8-flash", "anthropic/claude-opus-4-6",
+    "openrouter/qwen/qwen3-14b", "ollama_chat/qwen3:8b", "hosted_vllm/qwen", "groq/llama-3.3-70b",
+)  # fmt: skip
+
+
 def stand_in(monkeypatch: pytest.MonkeyPatch, model: str, url: str) -> None:
     """Have calls of the model come to the server at `url`, with a key."""
     family = model.partition("/")[0].removesuffix("_chat").upper()

@@ -56,7 +56,7 @@ def cli(folder: Path, home: Path, tmp_path: Path) -> Cli:
         env = {**os.environ, "ART_E_HOME": str(home), **environment}
         env.pop("PYTHONSAFEPATH", None)
         options: Any = {"cwd": folder, "env": env, "text": True, "capture_output": True}
-        done = subprocess.run(command, check=False, **options)
+        done: subprocess.CompletedProcess[str] = subprocess.run(command, check=False, **options)
         assert done.returncode == code, done.stderr
         assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
         return done.stdout

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -131,17 +130,16 @@ def test_figures_worked_out_by_hand_without_missing_verdicts() -> None:
     assert labels.agreement(judged)["agreement"]["value"] is None
 
 
-ROW: dict[str, Any] = {
-    "question": "When is it?", "gold": "May 4", "answer": "4 May", "label": True,
-    "why": "same day", "category": "dates", "adversarial": False, "half": "tuning",
-}  # fmt: skip
+# No judge shares the label of "May 30". Another answer and its category hold control characters.
+PAIRS = Path(__file__).with_name("few_pairs.jsonl")
 
 
 def test_what_is_no_pair_is_named(tmp_path: Path) -> None:
-    without_reason = {name: ROW[name] for name in ROW if name != "why"}
+    pair = json.loads(PAIRS.read_text("utf-8").partition("\n")[0])
+    without_reason = {name: pair[name] for name in pair if name != "why"}
     for rows, words in (
         ([], "no labelled pair"),
-        ([ROW, {**ROW, "half": "third"}], "line 2: half"),
+        ([pair, {**pair, "half": "third"}], "line 2: half"),
         ([without_reason], "line 1: why"),
     ):
         with pytest.raises(UserError, match=words):
@@ -149,9 +147,6 @@ def test_what_is_no_pair_is_named(tmp_path: Path) -> None:
 
 
 # ---- `eval judge`: judges measured on the project's pairs, on a user's, and on a run's labels.
-
-# No judge shares the label of "May 30". Another answer and its category hold control characters.
-PAIRS = Path(__file__).with_name("few_pairs.jsonl")
 
 
 def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Cli) -> None:

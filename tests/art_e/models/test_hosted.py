@@ -14,7 +14,7 @@ import pytest
 
 from art_e.agent import run_episode
 from art_e.errors import UserError
-from art_e.message import AssistantMessage, ToolCall, compact_json
+from art_e.message import AssistantMessage, compact_json
 from art_e.models import calls as module
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.calls import Calls, Retries, retry_after_s
@@ -154,19 +154,19 @@ def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
     assert gpt == {"model": "gpt-4.1", "max_tokens": 800, "temperature": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("made", "name"),
-    [
-        (call("search_emails", '["lease"]'), "search_emails"),
-        (call("search_emails", '{"keywords": ["lease"'), "search_emails"),
-        (call("search emails!\u202e" + "x" * 100, {}), "search_emails_" + "x" * 50),
-    ],
-    ids=["no object", "not JSON", "odd name"],
-)
-def test_malformed_calls_are_mended_for_the_provider_and_kept_as_written(
-    make: Make, start: Start, made: ToolCall, name: str
+MALFORMED = {
+    "no object": (call("search_emails", '["lease"]'), "search_emails"),
+    "not JSON": (call("search_emails", '{"keywords": ["lease"'), "search_emails"),
+    "odd name": (call("search emails!\u202e" + "x" * 100, {}), "search_emails_" + "x" * 50),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_malformed_calls_are_mended_and_kept_as_written(
+    make: Make, start: Start, kind: str
 ) -> None:
     """Most providers refuse other names of tools, and arguments that are no JSON object."""
+    made, name = MALFORMED[kind]
     with Provider([says(None, made), says(None, answer("On May 3."))]) as provider:
         trajectory = asyncio.run(run_episode(start(), make(provider, "openai/gpt-4.1"), "r"))
         request = provider.requests[1]

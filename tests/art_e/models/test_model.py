@@ -13,7 +13,7 @@ from art_e.models.clients import complete
 from art_e.models.model import Model
 from art_e.models.providers import listed_models, load_litellm
 from tests.builders import HELLO, table_rows, the_error
-from tests.provider import Provider, says, stand_in
+from tests.provider import MODELS, Provider, says, stand_in
 
 
 @pytest.fixture(autouse=True)
@@ -43,12 +43,7 @@ def test_the_environment_sets_addresses(monkeypatch: pytest.MonkeyPatch, cells: 
     assert Model(name).self_hosted is not (host == "ollama.com" or "h.example" in host)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["openai/o3", "anthropic/claude-sonnet-5-5", "gemini/gemini-2.5-pro", "ollama_chat/qwen2.5:14b",
-     "hosted_vllm/Qwen", "azure/gpt-4.1", "openrouter/qwen/qwen-2.5-72b-instruct",
-     "groq/llama-3.3-70b-versatile"],
-)  # fmt: skip
+@pytest.mark.parametrize("name", MODELS)
 def test_a_request_goes_to_the_named_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The request itself, by the real client; how the server answers does not matter."""
     with Provider(lambda _: says("OK.")) as provider:

@@ -16,7 +16,7 @@ from art_e.models.hosted import LitellmPolicy, written_calls
 from art_e.models.model import full_name
 from art_e.models.providers import KNOWN, Accepts, corrected, ending
 from tests.builders import HELLO, QUICK, Make, Start, act, answer, search, table, table_rows
-from tests.provider import Provider, Reply, Request, json_server, refuses, says, stand_in
+from tests.provider import MODELS, Provider, Reply, Request, json_server, refuses, says, stand_in
 
 CASES = table(__file__, "wire.toml")
 TEMPERATURE, MAX_TOKENS, FORCED = (words for words, _ in CASES["refusals"][:3])
@@ -64,12 +64,6 @@ def test_what_a_long_prompt_leaves_is_asked_for(make: Make) -> None:
     with Provider([refuses(400, refusal), says("Hi")]) as provider:
         assert act(make(provider, "openai/gpt-4.1")).message.content == "Hi"
         assert [each.body["max_tokens"] for each in provider.requests] == [4096, 3192]
-
-
-MODELS = (
-    "openai/gpt-4.1", "azure/ours", "gemini/gemini-3.8-flash", "anthropic/claude-opus-4-6",
-    "openrouter/qwen/qwen3-14b", "ollama_chat/qwen3:8b", "hosted_vllm/qwen",
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "failures.tsv"))
@@ -153,18 +147,14 @@ def test_the_pace_falls_where_a_provider_asks_for_it_and_rises_again() -> None:
     assert (first, least, last) == (4, 1, 4)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<tool_call>{"name": "search_emails", "arguments": {"keywords": ["lease"]}}</tool_call>',
-        'I search: {"name": "search_emails", "arguments": {"keywords": ["lease"]}}',
-    ],
-)
-def test_calls_that_a_server_leaves_in_the_text_are_read(make: Make, text: str) -> None:
+@pytest.mark.parametrize("frame", ["<tool_call>{}</tool_call>", "I search: {}"])
+def test_calls_that_a_server_leaves_in_the_text_are_read(make: Make, frame: str) -> None:
+    call = '{"name": "search_emails", "arguments": {"keywords": ["lease"]}}'
+    text = frame.replace("{}", call)
     with Provider([says(text)]) as provider:
         said = act(make(provider, "openai/gpt-4.1")).message
-    [call] = said.tool_calls
-    assert (call.name, call.parsed) == ("search_emails", {"keywords": ["lease"]})
+    [found] = said.tool_calls
+    assert (found.name, found.parsed) == ("search_emails", {"keywords": ["lease"]})
     other = AssistantMessage(text.replace("search_emails", "send_money"))
     assert written_calls(other, 0, {"search_emails"}) == other
 
