@@ -67,13 +67,13 @@ class Training:
         ]  # fmt: skip
         self.out, self.environment = out, {**os.environ, **CPU, "ART_E_HOME": str(home)}
 
-    def run(self, *options: str, more: Mapping[str, str] | None = None) -> str:
-        """What it says, once it has ended well."""
+    def run(self, *options: str, more: Mapping[str, str] | None = None, code: int = 0) -> str:
+        """What it says, once it has ended with that exit code."""
         result = subprocess.run(
             [*self.command, *options], env={**self.environment, **(more or {})},
             capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
-        assert result.returncode == 0, result.stderr[-3_000:]
+        assert result.returncode == code, result.stderr[-3_000:]
         return result.stderr
 
     def kill_after(self, step: int) -> None:
@@ -201,7 +201,7 @@ def test_a_judge_that_fails_pauses_the_run_which_goes_on(
     failing = True
 
     def judge(_: Request) -> Reply:
-        if failing:
+        if failing and (training.out / "trajectories.jsonl").stat().st_size:  # not the validation
             return refuses(401, "Incorrect API key provided.")
         return says(json.dumps({"reason": "so", "verdict": "incorrect"}))
 
@@ -210,7 +210,7 @@ def test_a_judge_that_fails_pauses_the_run_which_goes_on(
     training = Training("talk", base, home, tmp_path / "run", *IN_PROCESS, *changes)
     with Provider(judge) as provider:
         key = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": provider.base_url}
-        assert "could not be judged" in training.run(more=key)
+        assert "could not be judged" in training.run(more=key, code=2)
         # It pauses behind the last step of the batch.
         steps = read_steps(training.out)
         assert [bool(each.unjudged) for each in steps] == [True] * 4

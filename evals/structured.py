@@ -93,6 +93,14 @@ class StructuredModel:
         """Whether a call was not made because it could have cost more than is left."""
         return self._calls.budget.exhausted
 
+    def try_again(self) -> bool:
+        """Call the model again after failures, if that may help: False if it refuses, or if a call
+        could cost more than is left."""
+        if self.exhausted or (self._stopped is not None and self._stopped.kind in REFUSED):
+            return False
+        self._stopped, self._failures = None, 0
+        return True
+
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """Return the model's reply to `prompt` about `data`, which it gets as quoted JSON. Raises
         `UnparseableError` for another form, which is not cached, and `PolicyError`."""

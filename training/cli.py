@@ -35,7 +35,7 @@ from training.planning import plan as make_plan
 from training.processes import LostError, joined, launched
 from training.recipe import Data, Setting, Worlds, load_recipe
 from training.rollout import Material
-from training.run import TrainingRun, opened
+from training.run import PAUSED, TrainingRun, opened
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -49,7 +49,8 @@ InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
 ]
 MinutesOption = Annotated[
-    float | None, Option("--minutes", metavar="N", min=0, help="Pause after N minutes.")
+    float | None,
+    Option("--minutes", metavar="N", min=0, help="Pause after N minutes, with exit code 75."),
 ]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Same seed, same run.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run of --out.")]
@@ -252,7 +253,7 @@ def grpo(
     recipe: RecipeOption = "nano", changes: SetOption = None, init: InitOption = None,
     max_cost: Annotated[
         float | None,
-        Option(metavar="USD", min=0, help="Limit on judges' fees [default: the recipe's]."),
+        Option(metavar="USD", min=0, help="Pause at these judges' fees [default: the recipe's]."),
     ] = None,
     seed: SeedOption = 0, minutes: MinutesOption = None, resume: ResumeOption = False,
     out: OutOption = None, as_json: JsonOption = False,
@@ -269,6 +270,12 @@ def grpo(
     _train(Setting("grpo", chosen, seed, init), out, resume, minutes, as_json)
 
 
+# The exit code of a pause after which the same command may go on (EX_TEMPFAIL of sysexits.h), so
+# that launchers start it again. If the user has to change something first (a limit, a key), the
+# pause is a user's error: started again, the run would ask judges once more, and pause for ever.
+PAUSE = 75
+
+
 def _train(
     setting: Setting, out: Path | None, resume: bool, minutes: float | None, as_json: bool
 ) -> None:
@@ -277,6 +284,9 @@ def _train(
             opening = opened(setting, out, runs_folder(), resume, processes, minutes)
             with opening as training:
                 metrics = carry_out(training)
+                paused = training.paused
+                if paused is not None and paused.passes:
+                    (training.run.folder / PAUSED).touch()
     except LostError:
         lost = "another process of this run has ended, so this one stops too: see the error above"
         remedy = "continue from the newest checkpoint with --resume"
@@ -286,13 +296,15 @@ def _train(
     if not processes.leads:
         return
     if as_json:
-        print_json({**metrics, "run": str(folder), "paused": training.paused})
-    elif training.paused is not None:
-        note(f"paused: {training.paused}; the same command with --resume --out {folder} goes on")
-    else:
+        print_json({**metrics, "run": str(folder), "paused": paused and str(paused)})
+    elif paused is None:
         note(f"done: {folder}; art-e eval report {folder}")
         if metrics["best_checkpoint"]:
             note(f"art-e ask --model local:{folder} QUESTION")
+    if paused is not None:
+        when = "" if paused.passes else "then "
+        note(f"paused: {paused}; {when}the same command with --resume --out {folder} goes on")
+        raise typer.Exit(PAUSE if paused.passes else 2)
 
 
 def carry_out(training: TrainingRun) -> dict[str, Any]:

@@ -193,12 +193,7 @@ class Dispatch:
         options = self._sampling(place, ids)
         if self._adapter is not None:
             options["model"] = self._name
-        try:
-            reply = self._client.generate([ids], generation_kwargs=options)
-        except OSError as error:  # requests' errors are OSErrors
-            lost = f"at {self._client.base_url} does not answer any more ({type(error).__name__})"
-            remedy = "start it again, and go on with --resume"
-            raise UserError(f"vLLM's server {lost}: {remedy}") from None
+        reply = self._client.generate([ids], generation_kwargs=options)
         [ids], [logprobs] = reply["completion_ids"], reply["logprobs"]
         # TRL's client has None for what vLLM could not score.
         return Turn(list(ids), [each[0] or 0.0 for each in logprobs])

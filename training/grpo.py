@@ -22,7 +22,7 @@ from training import validation
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
 from training.judging import Judges
 from training.optimizer import own_tokens_scored, packed, scored_packed
-from training.processes import quiet
+from training.processes import PausedError, quiet
 from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, rewards_of
 from training.rollout import in_groups
@@ -132,10 +132,9 @@ class AgentTrainer(GRPOTrainer):
         seconds = self.roller.training.seconds
         return Step(step, seconds, self.generated, **logged, **self.batch.figures)
 
-    def why_pause(self) -> str | None:
-        if self.roller.judges.exhausted():
-            return "the judges' fees have reached their limit; resume with a higher --max-cost"
-        return None if self.batch is None else self.batch.outage
+    def why_pause(self) -> PausedError | None:
+        outage = None if self.batch is None else self.batch.outage
+        return self.roller.judges.limit_reached() or outage
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any

@@ -4,7 +4,7 @@ offline, f1     no model (`evals.judges`)
 anything else   a litellm name: a model, which costs fees"""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from art_e.trajectory import Exchange, exchanges
 from evals.judges import choose_judge, needs_model
 from evals.scored import Judge, Scored
 from evals.structured import StructuredModel, UnparseableError
+from training.processes import PausedError
 from training.recipe import Grpo, Judging, Recipe, Sft
 
 # ---- The relative judge.
@@ -112,9 +113,18 @@ class Judges(NamedTuple):
     def cost_usd(self) -> float:
         return sum(each.spent.cost_usd or 0.0 for each in self.models)
 
-    def exhausted(self) -> bool:
-        """Whether one of them had to stop at its limit."""
-        return any(each.exhausted for each in self.models)
+    def limit_reached(self) -> PausedError | None:
+        """Why to pause if one of them had to stop at its limit."""
+        if not any(each.exhausted for each in self.models):
+            return None
+        reason = "the judges' fees have reached their limit; resume with a higher --max-cost"
+        return PausedError(reason, passes=False)
+
+
+def ask_again(judges: Iterable[object]) -> bool:
+    """Have models called again that failed too often. Return False if they would fail again."""
+    models = [each for each in judges if isinstance(each, StructuredModel)]
+    return False not in [each.try_again() for each in models]
 
 
 def judges_of(

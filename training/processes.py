@@ -78,6 +78,15 @@ def launched() -> Processes:
     return Processes(int(state.process_index), int(state.num_processes))
 
 
+class PausedError(Exception):
+    """Says why a run ends early. It `passes` if the same command may go on later: time was over, or
+    a provider was down. Otherwise something has to be changed first: a limit, a key."""
+
+    def __init__(self, reason: str, *, passes: bool = True) -> None:
+        super().__init__(reason)
+        self.passes = passes
+
+
 class LostError(Exception):
     """Another process of the run ended too early."""
 

@@ -4,6 +4,7 @@ Where several processes train, each rolls out its own groups; the figures are of
 
 import asyncio
 import dataclasses
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,21 +13,25 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from art_e.agent import episode_record
+from art_e.cli.output import note
 from art_e.episode import Rubric
 from art_e.message import compact_json
 from art_e.question import Question
 from art_e.text import digest
 from evals.scored import Judge, Scored, Verdict, judged, limited_gather
 from training.engine import Dispatch
-from training.judging import Judges
+from training.judging import Judges, ask_again
 from training.optimizer import FLAT
+from training.processes import PausedError
 from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
 from training.rollout import ChatTokens, Material, Rollout, in_groups, in_passes, roll_out
 from training.run import TrainingRun, mean_of
 
-# A run pauses when a larger share of a step's episodes is unjudged.
+# If a larger share of the episodes is unjudged, their judges are asked again after each of these
+# waits, for ten minutes in all: most outages are shorter. Then the run pauses. In seconds.
 MOST_UNJUDGED = 0.1
+WAITS, OUTAGE_S = (10.0, 20.0, 40.0, 80.0, 150.0, 300.0), 600.0
 # Episodes that judges are asked about at a time: providers refuse more requests.
 JUDGED_AT_ONCE = 32
 
@@ -38,8 +43,8 @@ async def score(
     judges: Sequence[Judge], weights: RewardWeights, run_id: str, model: str,
 ) -> list[Scored]:  # fmt: skip
     """Return all episodes with verdicts, of which the first judge's decides, and rewards, unless
-    that judge failed. The `settings` of a group (its trajectories' policy) decide an episode's id,
-    so that a resumed run gives it the same one."""
+    that judge failed. Wait out an outage. The `settings` of a group (its trajectories' policy)
+    decide an episode's id, so that a resumed run gives it the same one."""
 
     async def score_one(case: tuple[Rollout, int, dict[str, Any]]) -> Scored:
         (episode, _), number, policy = case
@@ -57,7 +62,20 @@ async def score(
         for group, policy in zip(groups, settings, strict=True)
         for number, rollout in enumerate(group)
     ]
-    return await limited_gather(JUDGED_AT_ONCE, score_one, cases)
+    scored = await limited_gather(JUDGED_AT_ONCE, score_one, cases)
+    # Retries within a call take time, too.
+    end = time.monotonic() + OUTAGE_S
+    for wait in WAITS:
+        what = failures(scored)
+        if what is None or time.monotonic() > end or not ask_again(judges):
+            break
+        note(f"{what}: judged again in {wait:g} s")
+        await asyncio.sleep(wait)
+        places = [place for place, each in enumerate(scored) if failure_of(each) is not None]
+        again = await limited_gather(JUDGED_AT_ONCE, score_one, [cases[each] for each in places])
+        for place, each in zip(places, again, strict=True):
+            scored[place] = each
+    return scored
 
 
 def paid(
@@ -79,7 +97,7 @@ class StepBatch(NamedTuple):
     scored: list[list[Scored]]
     figures: dict[str, Any]
     sampled: int
-    outage: str | None
+    outage: PausedError | None
 
     def for_trl(self, end_id: int) -> dict[str, Any]:
         """Return the columns that TRL takes; its reward function gets `scored`. A group with an
@@ -138,12 +156,14 @@ class Roller:
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
         sampled = sum(gather([sum(sum(each.transcript.own) for each in rollouts)]))
-        return StepBatch(groups, scored, step_figures, sampled, outage(everyone))
+        return StepBatch(groups, scored, step_figures, sampled, outage(everyone, self.judges))
 
     async def _scored(
         self, groups: Sequence[Sequence[Rollout]], step: int
     ) -> tuple[list[list[Scored]], int]:
         """The groups with verdicts and rewards, and how many of them could not be compared."""
+        # A model that was given up in an earlier step gets another try.
+        ask_again(self.judges)
         run_id, setting = self.training.run.id, self.training.setting
         judges, weights, model = [self.judges.reward], setting.recipe.reward, setting.recipe.name
         same = {"temperature": TEMPERATURE, "seed": setting.seed}
@@ -188,11 +208,22 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
-def outage(scored: Sequence[Scored]) -> str | None:
-    """Why to pause, in the words of the failing judge; None if few episodes are unjudged."""
-    unjudged = [each for each in scored if each.unjudged]
-    if len(unjudged) <= MOST_UNJUDGED * len(scored):
+def failure_of(scored: Scored) -> str | None:
+    """Why a judge gave no verdict, in its words; None if all gave one, or none had to."""
+    return next((each["reason"] for each in scored.verdicts if each["correct"] is None), None)
+
+
+def failures(scored: Sequence[Scored]) -> str | None:
+    """How many episodes could not be judged, and why; None for few of them."""
+    reasons = [reason for each in scored if (reason := failure_of(each)) is not None]
+    if len(reasons) <= MOST_UNJUDGED * len(scored):
         return None
-    reasons = Counter(verdict["reason"] for each in unjudged for verdict in each.verdicts[:1])
-    [(words, _)] = reasons.most_common(1)
-    return f"{len(unjudged)} of {len(scored)} episodes could not be judged ({words})"
+    [(words, _)] = Counter(reasons).most_common(1)
+    return f"{len(reasons)} of {len(scored)} episodes could not be judged ({words})"
+
+
+def outage(scored: Sequence[Scored], judges: Judges) -> PausedError | None:
+    """Why to pause; None if few episodes are unjudged."""
+    if (what := failures(scored)) is None:
+        return None
+    return judges.limit_reached() or PausedError(what, passes=ask_again(judges))

@@ -29,11 +29,16 @@ from art_e.storage import AppendLog, append_line, whole_lines, write_whole
 from art_e.text import cut_line
 from evals.hacking import detect
 from evals.scored import Scored, load_run
-from training.processes import ALONE, Processes
+from training.processes import ALONE, PausedError, Processes
 from training.recipe import Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
 STATE = "run.json"
+# Minutes of training after which there is a new one: what a machine that is taken away can lose.
+CHECKPOINT_MINUTES = 10.0
+# The mark of a pause after which the same command may go on, for launchers: torchrun and accelerate
+# turn the exit code of their processes into 1.
+PAUSED = "PAUSED"
 _PREFIX = "checkpoint-"
 
 
@@ -275,7 +280,7 @@ class TrainingRun:
     minutes: float | None
 
     def __post_init__(self) -> None:
-        self.paused: str | None = None
+        self.paused: PausedError | None = None
         self.validations = [Validation(**each) for each in self.state.get("validation", [])]
         self.alarms: list[dict[str, Any]] = list(self.state.get("alarms", []))
         self.steps = read_steps(self.run.folder)
@@ -283,11 +288,17 @@ class TrainingRun:
         self.cost_before = float(self.state.get("cost_usd", 0.0))
         self._seconds_before = float(self.state.get("seconds", 0.0))
         self._begun, self._shown_at = time.perf_counter(), float("-inf")
+        self._saved_at = self._begun
 
-    def time_is_up(self) -> str | None:
+    def time_is_up(self) -> PausedError | None:
         if self.minutes is None or time.perf_counter() - self._begun < 60 * self.minutes:
             return None
-        return f"{self.minutes:g} minutes are over"
+        return PausedError(f"{self.minutes:g} minutes are over")
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether the newest checkpoint is `CHECKPOINT_MINUTES` old."""
+        return time.perf_counter() - self._saved_at >= 60 * CHECKPOINT_MINUTES
 
     @property
     def seconds(self) -> float:
@@ -349,6 +360,7 @@ class TrainingRun:
         """Make the checkpoint of `step` count (`over`: the last one), and delete needless ones."""
         # Each process has a file of its own in it.
         self.processes.gather([None])
+        self._saved_at = time.perf_counter()
         if not self.processes.leads:
             return
         checkpoint = Run(checkpoint_of(self.run.folder, step))
@@ -397,6 +409,7 @@ def opened(
             newest = newest_checkpoint(run.folder)
             state = json.loads((newest / STATE).read_text("utf-8")) if newest else {}
             _forget(run, _step_of(newest) if newest else -1)
+            (run.folder / PAUSED).unlink(missing_ok=True)
             begun = run, newest, state
         run, checkpoint, state = processes.from_first(begun)
         log = stack.enter_context(run.log()) if processes.leads else None

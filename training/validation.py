@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from requests import RequestException
 from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers import TrainerControl as Control
 from transformers import TrainingArguments as Args
@@ -22,10 +23,10 @@ from evals.scored import Scored
 from training.engine import GenerateAt, Sampler
 from training.judging import Judges
 from training.optimizer import BETAS
-from training.processes import keep_memory
+from training.processes import PausedError, keep_memory
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
-from training.roller import score
+from training.roller import outage, score
 from training.rollout import Generate, Material, in_groups, roll_out
 from training.run import EPISODES, Step, TrainingRun, Validation, by_second, mean_of
 from training.start import Start
@@ -58,7 +59,8 @@ class Examiner(NamedTuple):
 
     def examine(self, split: Split, generate: Generate, settings: dict[str, Any]) -> list[Scored]:
         """Return an episode for each held-out question of the split, judged by the reward's judge
-        and then by the validations'. `settings` are the trajectories' policy."""
+        and then by the validations'. `settings` are the trajectories' policy. Raises `PausedError`
+        if a judge fails too often."""
         material = self.load(split)
         training, recipe = self.training, self.training.setting.recipe
         judges = (self.judges.reward, self.judges.validation)
@@ -70,7 +72,11 @@ class Examiner(NamedTuple):
             episodes = [material.episode(each, recipe.episode) for each in part]
             rollouts = roll_out(episodes, self.start.tokens, generate, recipe.episode)
             scored += asyncio.run(score([rollouts], [settings], *run_settings))
-        return training.processes.gather(scored)
+        scored = training.processes.gather(scored)
+        # The figures choose and describe checkpoints: a resumed run asks again.
+        if (paused := outage(scored, self.judges)) is not None:
+            raise paused
+        return scored
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
@@ -110,8 +116,9 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 @dataclass(eq=False)
 class RunCallback(TrainerCallback):
     """Records a trainer's steps. It validates before the first step, every `validate_every` steps
-    and at those of `also_at`, each time with a checkpoint. Training pauses with a checkpoint when
-    `pause` gives a reason, but never between steps that learn `together` from the same episodes."""
+    and at those of `also_at`, each time with a checkpoint; others come when they are due. Training
+    pauses with a checkpoint when `pause` gives a reason. All this never happens between steps that
+    learn `together` from the same episodes."""
 
     examiner: Examiner
     generate: Generate
@@ -119,7 +126,7 @@ class RunCallback(TrainerCallback):
     validate_every: int
     also_at: Sequence[int] = ()
     together: int = 1
-    pause: Callable[[], str | None] = lambda: None
+    pause: Callable[[], PausedError | None] = lambda: None
     awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext  # while it generates
 
     def on_train_begin(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
@@ -137,13 +144,14 @@ class RunCallback(TrainerCallback):
         control.should_save = False
         if step % self.together:
             return
+        # A reason of one process pauses all, and one saves with all: their clocks and fees differ.
+        own = (self.pause() or training.time_is_up(), training.checkpoint_due)
+        reasons, due = zip(*training.processes.gather([own]), strict=True)
         if step < state.max_steps:
-            # A reason of one process pauses all: their clocks and fees differ.
-            reasons = training.processes.gather([self.pause() or training.time_is_up()])
-            training.paused = next((each for each in reasons if each is not None), None)
+            training.paused = min(filter(None, reasons), key=lambda each: each.passes, default=None)
         if not step % self.validate_every or step in self.also_at or step == state.max_steps:
             self._validate(step)
-        elif training.paused is None:
+        elif training.paused is None and not any(due):
             return
         control.should_save = True
         # The loss is logged as a mean since the last log, which no checkpoint remembers.
@@ -185,18 +193,27 @@ def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> d
     training = examiner.training
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(callback)
-    if not training.state.get("over"):
-        trainer.train(resume_from_checkpoint=training.checkpoint and str(training.checkpoint))
-    if training.paused is not None:
+    try:
+        if not training.state.get("over"):
+            trainer.train(resume_from_checkpoint=training.checkpoint and str(training.checkpoint))
+        if training.paused is not None:
+            return training.metrics
+        best = training.processes.from_first(training.best_checkpoint)
+        if best is None:
+            return training.finish(None)
+        trainer._load_from_checkpoint(str(best))
+        # vLLM holds other weights of the same step.
+        trainer._last_loaded_step = -1
+        with callback.awake():
+            figures, episodes = figures_on_test(examiner, generate_at)
+    except PausedError as error:
+        training.paused = error
         return training.metrics
-    best = training.processes.from_first(training.best_checkpoint)
-    if best is None:
-        return training.finish(None)
-    trainer._load_from_checkpoint(str(best))
-    # vLLM holds other weights of the same step.
-    trainer._last_loaded_step = -1
-    with callback.awake():
-        figures, episodes = figures_on_test(examiner, generate_at)
+    except RequestException as error:
+        # TRL's client has tried for a minute, and a server that starts again lacks the adapter.
+        lost = f"vLLM's server does not answer any more ({type(error).__name__}): start it again"
+        training.paused = PausedError(lost)
+        return training.metrics
     if training.processes.leads:
         file = training.run.folder / EPISODES
         # A run that was killed in here left some.

@@ -2,9 +2,9 @@
 
     art-e COMMAND [OPTIONS]        python -m art_e COMMAND [OPTIONS]
 
-Exit codes: 0 done, 1 our fault, 2 a user's error, 130 interrupted, 141 the reader of our output
-went away. An error is one line on stderr. A command's module is imported when it is called, so that
-`art-e --help` is as fast as typer itself."""
+Exit codes: 0 done, 1 our fault, 2 a user's error, 75 a training paused, 130 interrupted, 141 the
+reader of our output went away. An error is one line on stderr. A command's module is imported when
+it is called, so that `art-e --help` is as fast as typer itself."""
 
 import atexit
 import errno

@@ -14,6 +14,7 @@ import pytest
 from art_e.cli.main import run
 from tests import fake_vllm
 from tests.processes import Moment, die_at
+from training import run as training_run
 
 MODULES = ["trl.trainer.sft_trainer", "trl.trainer.grpo_trainer", "peft", "datasets", "scipy.stats"]
 
@@ -26,13 +27,16 @@ def preloaded() -> ForkServerContext:
 
 
 def art_e(
-    arguments: Sequence[str], environment: Mapping[str, str], moment: Moment | None = None
-) -> None:
+    arguments: Sequence[str], environment: Mapping[str, str], moment: Moment | None = None,
+    checkpoint_minutes: float | None = None,
+) -> None:  # fmt: skip
     """One `art-e` in a process that is its own, which dies at that moment."""
     import torch
 
     if moment is not None:
         die_at(moment)
+    if checkpoint_minutes is not None:
+        training_run.CHECKPOINT_MINUTES = checkpoint_minutes
     os.environ.update(environment)
     torch.set_num_threads(1)
     sys.argv = ["art-e", *arguments]

@@ -48,6 +48,7 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
+NOT_SO = says(json.dumps({"reason": "Not so.", "verdict": "incorrect"}))
 Trained = tuple[dict[str, Any], TrainingRun]
 Scripted = Callable[..., Trained]
 
@@ -89,14 +90,36 @@ def test_groups_without_spread_teach_nothing(scripted: Scripted, start: Start) -
 
 
 def test_refused_judge(scripted: Scripted, start: Start) -> None:
-    with openai(lambda _: refuses(401, "Incorrect API key provided.")):
+    # After the validation before the first step.
+    replies = itertools.chain([NOT_SO] * 2, itertools.repeat(refuses(401, "Incorrect API key.")))
+    with openai(lambda _: next(replies)):
         changes = ("grpo.steps=3", "data.kinds=['lookup']", "judging.reward='openai/gpt-4.1'")
         _, training = scripted([SOMETHING, IDK], *changes)
+    # Nobody waits for a rejected key, nor does a launcher.
+    assert training.paused is not None and not training.paused.passes
     assert str(training.paused).startswith("4 of 4 episodes could not be judged (failed: auth:")
-    assert "401: Incorrect API key provided." in str(training.paused)
+    assert "401: Incorrect API key." in str(training.paused)
     assert len(training.steps) == 1
     # "I don't know" needs no judge, and gained nothing by that.
     assert not moved(training, start)
+
+
+def test_a_validation_that_can_not_be_judged_pauses(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures would choose the checkpoint. The resumed run makes the same one again."""
+    monkeypatch.setattr("training.roller.WAITS", ())
+    down = True
+    changes = ("grpo.steps=2", "data.kinds=['lookup']", "judging.validation='openai/gpt-4.1'")
+    with openai(lambda _: refuses(400, "Not now.") if down else NOT_SO):
+        _, training = scripted([SOMETHING, IDK], *changes)
+        assert training.paused is not None and training.paused.passes
+        assert (training.steps, training.validations) == ([], [])
+        down = False
+        setting, folder = training.setting, training.run.folder
+        with tiny.begun(setting, folder, resume=True) as again:
+            assert carry_out(again)["test"] is not None
+    assert [each.step for each in again.validations] == [0, 2]
 
 
 def test_minibatches_are_steps_on_parts_of_one_batch(scripted: Scripted, start: Start) -> None:

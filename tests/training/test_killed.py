@@ -16,7 +16,8 @@ from tests.builders import tries
 from tests.processes import Moment
 from tests.training import tiny
 from tests.training.launched import art_e, preloaded
-from training.run import newest_checkpoint
+from training.cli import PAUSE
+from training.run import PAUSED, newest_checkpoint, read_steps
 
 CHANGES = (*tiny.CHANGES, *tiny.SETS["killed"])
 # A start that writes calls, so that the rollouts of a question don't all earn the same.
@@ -36,13 +37,18 @@ class Trainings:
             self._whole[kind] = self.done(kind, self.start.parent / kind)
         return self._whole[kind]
 
-    def train(self, kind: str, out: Path, *options: str, moment: Moment | None = None) -> int:
+    def train(
+        self, kind: str, out: Path, *options: str, moment: Moment | None = None,
+        checkpoint_minutes: float | None = None,
+    ) -> int:  # fmt: skip
         """The process's exit code: below 0 the signal that killed it."""
         arguments = ["train", kind, "--recipe", "nano", "--seed", "3", "--out", str(out), *options]
         if kind == "grpo":
             arguments += ["--init", str(self.start)]
         arguments += tiny.flags(*CHANGES, *(START if out == self.start else ()))
-        process = preloaded().Process(target=art_e, args=(arguments, self._environment, moment))
+        process = preloaded().Process(target=art_e, args=(
+            arguments, self._environment, moment, checkpoint_minutes,
+        ))  # fmt: skip
         process.start()
         process.join()
         assert process.exitcode is not None
@@ -94,6 +100,27 @@ def test_killed_and_resumed_the_run_is_the_same(
     newest = newest_checkpoint(out)
     assert (newest and newest.name) == checkpoint
     assert trainings.done(kind, out, "--resume") == trainings.whole(kind)
+
+
+def test_checkpoints_by_the_clock(trainings: Trainings, tmp_path: Path) -> None:
+    """After each step, if steps are slow: the run is the same with them, and killed."""
+    out, moment = tmp_path / "run", Moment("training.roller", "figures", 4)
+    assert trainings.train("grpo", out, moment=moment, checkpoint_minutes=0.0) == -signal.SIGKILL
+    newest = newest_checkpoint(out)
+    # Validations come after every second step.
+    assert newest is not None and newest.name == "checkpoint-3"
+    assert len(list(newest.parent.glob("checkpoint-*"))) == 2
+    assert trainings.done("grpo", out, "--resume") == trainings.whole("grpo")
+
+
+def test_a_pause_exits_75(trainings: Trainings, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert trainings.train("grpo", out, "--minutes", "0") == PAUSE
+    assert trainings.train("grpo", out, "--minutes", "0", "--resume") == PAUSE
+    assert [each.step for each in read_steps(out)] == [1, 2]
+    assert (out / PAUSED).is_file() and not Run(out).complete
+    assert trainings.done("grpo", out, "--resume") == trainings.whole("grpo")
+    assert not (out / PAUSED).exists()
 
 
 @pytest.mark.long

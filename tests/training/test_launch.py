@@ -22,6 +22,7 @@ from trl.scripts import vllm_serve
 from tests.builders import files_of, table
 from tests.documented import parse_art_e
 from tests.processes import wait_until
+from training.cli import PAUSE
 from training.recipe import load_recipe
 
 LAUNCH = Path(__file__).parents[2] / "training" / "launch"
@@ -39,9 +40,10 @@ def test_accelerate_takes_each_configuration() -> None:
         assert config.mixed_precision == ("no" if config.use_cpu else "bf16")
 
 
-def test_sky_holds_no_secret() -> None:
+def test_sky_holds_no_secret_and_goes_on_after_a_pause() -> None:
     task = yaml.safe_load((LAUNCH / "sky.yaml").read_text("utf-8"))
     assert set(task["secrets"].values()) == {None}
+    assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [PAUSE]}
     assert not any("KEY" in name or "TOKEN" in name for name in task["envs"])
 
 
@@ -145,12 +147,22 @@ def test_a_machine_taken_away_leaves_a_run_to_resume(machine: Machine, tmp_path:
     last = {name for name in copied if name.endswith(("run.json", "COMPLETE"))}
     assert set(copied[-len(last) :]) == last and len(last) == 3
     out = fresh.folder / "run"
-    assert files_of(out).keys() == files_of(kept).keys() > FIRST | {"COMPLETE"}
+    left = FIRST - {"checkpoints/checkpoint-1/weights"} | {"COMPLETE"}
+    assert files_of(out).keys() == files_of(kept).keys() > left
     [(line, _)] = fresh.calls("python")
     assert parse_art_e(line[2:])["resume"] is True and parse_art_e(line[2:])["out"] == out
     # What is complete is not begun again.
     assert "is complete" in fresh.run("ephemeral.sh", KEPT=str(kept))
     assert len(fresh.calls("python")) == 1
+
+
+def test_a_pause_ends_the_script_with_75(machine: Machine, tmp_path: Path) -> None:
+    machine.stand_in("python", STAND_INS["trains"])
+    kept = str(tmp_path / "bucket")
+    machine.run("ephemeral.sh", code=75, KEPT=kept, PAUSES="1")
+    # Started again, it goes on; what it ends with then counts.
+    machine.run("ephemeral.sh", code=2, KEPT=kept, ENDS="2")
+    assert [parse_art_e(line[2:])["resume"] for line, _ in machine.calls("python")] == [False, True]
 
 
 def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> None:
@@ -177,3 +189,9 @@ def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> 
     assert (own.rdzv_endpoint, own.rdzv_id) == ("gpu2:29500", "17")
     assert training["changes"] == ["grpo.vllm.server=http://gpu1:8000"]
     assert load_recipe(training["recipe"], training["changes"]).grpo is not None
+    # A pause goes back into the queue, anything else does not.
+    requeue = ["requeue", "17"]
+    assert requeue not in [line for line, _ in machine.calls("scontrol")]
+    (machine.folder / "talk-multi").mkdir()
+    machine.run("slurm.sbatch", code=75, **slurm, PAUSES="1")
+    assert machine.calls("scontrol")[-1][0] == requeue

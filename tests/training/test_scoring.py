@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,11 +17,12 @@ from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
 from art_e.trajectory import Trajectory, read_trajectories
+from evals.judges import LlmJudge
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored, Verdict
-from tests.builders import CREW, LEASE, QUESTION, QUICK, message, read, search
-from tests.provider import Reply, openai, refuses, says
+from tests.builders import CREW, LEASE, QUESTION, QUICK, answer, message, read, search
+from tests.provider import Reply, Request, openai, refuses, says
 from tests.training import scripted, tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, FLAT, IDK, LOST, RIGHT, SOMETHING, SPREAD, WRONG
@@ -113,8 +115,11 @@ def test_trl_gets_the_rewards_that_trajectories_have(roll: Roll, material: Mater
     assert found["hallucination"] == found["abstention"] == 0.5
 
 
-def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material: Material) -> None:
+def test_a_group_with_an_unjudged_member_is_left_out_whole(
+    roll: Roll, material: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Abstentions need no judge: left in, they alone would gain the advantage."""
+    monkeypatch.setattr("training.roller.WAITS", ())
     numbers = places(material, True)[:2]
     # The last of the second group makes its spread: it goes on until it is lost.
     lost = AssistantMessage("zebra")
@@ -127,10 +132,38 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
     assert batch.figures["unjudged"] == batch.figures["flat_groups"] == 1
     # One of eight is more than a tenth, one of ten is not.
     reason = "the judge could not be asked; no mail was read"
-    assert batch.outage == f"1 of 8 episodes could not be judged ({reason})"
+    assert str(batch.outage) == f"1 of 8 episodes could not be judged ({reason})"
     ten = [SOMETHING, *[IDK] * 9]
     _, batch, _ = roll(numbers[:1], [ten], "grpo.rollouts=10", judges=Judges(DEAF, F1Judge()))
     assert (batch.figures["unjudged"], batch.outage) == (1, None)
+
+
+def test_an_outage_is_waited_out(
+    roll: Roll, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """What could not be judged is judged again, although the model had been given up by then."""
+    monkeypatch.setattr("training.roller.WAITS", (0.0,) * 5)
+    asked = Counter[str]()
+
+    def provider(request: Request) -> Reply:
+        animal = "lion" if "lion" in str(request.messages) else "zebra"
+        asked[animal] += 1
+        if animal == "zebra" and asked[animal] <= 40:
+            return refuses(503, "Service unavailable.")
+        return says(json.dumps({"reason": "so", "verdict": "incorrect"}))
+
+    animals = ["lion", *(f"zebra {number}" for number in range(11))]
+    with openai(provider):
+        judge = LlmJudge("openai/gpt-4.1", retries=QUICK, cache=tmp_path / "verdicts")
+        _, batch, _ = roll(
+            places(material, True)[:1], [[message(answer(each)) for each in animals]],
+            "grpo.rollouts=12", judges=Judges(judge, F1Judge()),
+        )  # fmt: skip
+    assert "11 of 12 episodes could not be judged (failed: " in capsys.readouterr().err
+    assert (batch.figures["unjudged"], batch.outage) == (0, None)
+    # Nothing is paid twice.
+    assert asked["lion"] == 1
 
 
 def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.MonkeyPatch) -> None:

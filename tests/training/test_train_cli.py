@@ -47,10 +47,12 @@ def test_a_start_then_grpo_with_a_pause(art_e: Run, tmp_path: Path) -> None:
     # The start may be named as the model, in place of one that is made from nothing.
     command = ("train", "grpo", *changes(), "--set", f"model.base={start}", "--out", trained)
     result = art_e(*command, "--minutes", "0")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 75, result.output
+    assert (trained / "PAUSED").is_file()
     assert f"--resume --out {trained}" in result.stderr.splitlines()[-1]
     result = art_e(*command, "--resume")
     assert (result.exit_code, result.stdout) == (0, ""), result.output
+    assert not (trained / "PAUSED").exists()
     assert f"art-e eval report {trained}" in result.stderr
     metrics = json.loads((trained / "metrics.json").read_text("utf-8"))
     assert metrics["test"]["greedy"]["n"] == 3

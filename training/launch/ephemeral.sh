@@ -3,7 +3,7 @@
 # When:   sky.yaml starts it; so can any machine with a bucket or disk that outlives it.
 # How:    KEPT=/back/talk RECIPE=talk training/launch/ephemeral.sh --max-cost 40
 # Change: GPUS (1: vLLM in the process; more: its server on the first half), EVERY (seconds between copies).
-# Back:   KEPT, the run's folder; started again, here or elsewhere, it goes on from its newest whole checkpoint.
+# Back:   KEPT, the run's folder; after a kill or exit code 75 (it paused) start it again, here or elsewhere.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -15,16 +15,21 @@ if [ -e "$kept/COMPLETE" ]; then
     exit 0
 fi
 cp -ru --preserve=timestamps "$kept/." "$out"
+rm -f "$out/PAUSED"
 
 # A checkpoint counts once its run.json is there: those that are there now are copied last, so that
-# KEPT never has one whose weights it lacks.
+# KEPT never has one whose weights it lacks. Then what the run has deleted goes there, too.
 keep() {
     cd "$out" || return
-    local last
+    local each last gone=()
+    for each in "$kept"/checkpoints/*; do
+        if [ ! -e "checkpoints/${each##*/}" ]; then gone+=("$each"); fi
+    done
     last=$(find . -name run.json -o -name COMPLETE)
-    find . -type f ! -name run.json ! -name COMPLETE \
-        -exec cp -u --preserve=timestamps --parents -t "$kept" {} +
-    printf '%s' "$last" | xargs -rd '\n' cp -u --preserve=timestamps --parents -t "$kept"
+    find . -type f ! -name run.json ! -name COMPLETE ! -name PAUSED \
+        -exec cp -u --preserve=timestamps --parents -t "$kept" {} + &&
+        printf '%s' "$last" | xargs -rd '\n' cp -u --preserve=timestamps --parents -t "$kept" &&
+        rm -rf "${gone[@]}"
 }
 
 started=()
@@ -38,7 +43,7 @@ trap end EXIT
 trap 'exit 143' INT TERM
 
 # What sleeps holds no output open when the rest has ended.
-while sleep "${EVERY:-600}" >/dev/null 2>&1; do (keep) || true; done &
+while sleep "${EVERY:-120}" >/dev/null 2>&1; do (keep) || true; done &
 started+=($!)
 
 command=(-m art_e train grpo --recipe "$recipe" --out "$out")
@@ -55,4 +60,8 @@ else
         "${command[@]}" "$@" &
 fi
 started+=($!)
-wait $!
+code=0
+wait $! || code=$?
+# accelerate ends with 1 whatever its processes end with.
+if [ -e "$out/PAUSED" ]; then code=75; fi
+exit "$code"
