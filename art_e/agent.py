@@ -27,7 +27,7 @@ async def run_episode(
     steps: list[PolicyStep] = []
     failure: PolicyError | None = None
     seconds = {"total": 0.0, "model": 0.0, "tools": 0.0}
-    tools = schemas(episode.tools.view.offered)
+    tools = schemas(episode.tools.view.offered, lean=episode.tools.view.lean)
     while not episode.done:
         before = time.perf_counter()
         try:

@@ -19,7 +19,7 @@ from art_e.inbox.tokenizer import words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable, prompt_text
-from art_e.trajectory import AnsweredCall, Exchange
+from art_e.trajectory import AnsweredCall, Exchange, fill_heads
 
 DEFAULT_MAX_TURNS = 10
 # Messages in a row without a right call, and without any, after which the episode is lost.
@@ -48,6 +48,7 @@ class EpisodeForm(BaseModel, extra="forbid", frozen=True):
     snippet_chars: _Count | None = None
     addresses: bool = True
     spaced: bool = False
+    lean: bool = True
     turn_tokens: _Count = 2_048
     episode_tokens: _Count = 8_000
 
@@ -125,7 +126,9 @@ class Episode:
         self._before: tuple[set[str], set[str]] = set(), set()  # found and read before this turn
         self._is_last = False
         self._answer: tools.ReturnFinalAnswer | None = None
-        template = default_prompt(view.closed_book) if system_prompt is None else system_prompt
+        self._heads: dict[str, dict[str, Any]] = {}
+        default = default_prompt(view.closed_book, lean=view.lean)
+        template = default if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
         day = inbox.as_of or today
         system = Template(template).safe_substitute(
@@ -167,12 +170,12 @@ class Episode:
                     setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
                 observation = tools.Observation({"error": str(error)}, ())
             calls.append(AnsweredCall(encodable(call.name), call.parsed, [observation.content]))
-            events.append(self._event(calls[-1], observation.message_ids))
+            events.append(self._event(calls[-1], observation))
         replies: list[dict[str, Any]] = []
         if not message.tool_calls:
             rubric.unparseable_calls += 1
             replies.append({"error": _HOW_TO_CALL})
-            events.append(self._event(AnsweredCall("", {}, replies), ()))
+            events.append(self._event(AnsweredCall("", {}, replies), tools.Observation({}, ())))
         self._wrong_messages = 0 if any_right else self._wrong_messages + 1
         self._prose = 0 if message.tool_calls else self._prose + 1
         results = [call.results for call in calls] or [replies]
@@ -190,6 +193,8 @@ class Episode:
         self.exchanges.append(Exchange(encodable(message.content or ""), calls, replies))
         self.events += events
         texts = ["\n".join(map(observation_json, each)) for each in results]
+        for each in results:
+            fill_heads(each, self._heads)
         observations: list[ChatMessage] = [
             {"role": "tool", "tool_call_id": call.id, "content": text}
             for call, text in zip(message.tool_calls, texts, strict=False)
@@ -239,7 +244,7 @@ class Episode:
 
     def _run(self, call: ToolCall, number: int) -> tools.Observation:
         view = self.tools.view
-        arguments = tools.parse_call(call, view.offered)
+        arguments = tools.parse_call(call, view.offered, lean=view.lean)
         if number >= view.calls:
             calls = "call" if view.calls == 1 else f"{view.calls} calls"
             raise tools.CallError("refused", f"of a message only the first {calls} can be run")
@@ -251,6 +256,10 @@ class Episode:
         if isinstance(arguments, tools.SearchEmails):
             observation = self.tools.search(arguments)
             self._found.update(observation.message_ids)
+            self._read.update(observation.whole)
+            for copy, original in observation.copies.items():
+                for gold in self._gold:
+                    gold.update({original} if copy in gold else ())
         elif (read := self.tools.read(arguments)) is None:
             self.rubric.invalid_reads += 1
             return tools.Observation({"error": tools.not_found(arguments.message_id)}, ())
@@ -260,15 +269,17 @@ class Episode:
         self._note_gold()
         return observation
 
-    def _event(self, call: AnsweredCall, mails: tuple[str, ...]) -> dict[str, Any]:
+    def _event(self, call: AnsweredCall, observation: tools.Observation) -> dict[str, Any]:
         """Return the event of a call, as `Trajectory` describes it, but for its notes."""
+        mails = observation.message_ids
         event: dict[str, Any] = {"turn": self.rubric.turns, "tool": call.tool}
         if "error" in call.results[0]:
             return {**event, "error": call.results[0]["error"]}
         event["arguments"] = call.arguments
         if call.tool == "read_email":
             return {**event, "read": mails[0]}
-        return {**event, "found" if call.tool == "search_emails" else "cited": list(mails)}
+        whole = {"whole": list(observation.whole)} if observation.whole else {}
+        return {**event, "found" if call.tool == "search_emails" else "cited": list(mails), **whole}
 
     def _end(self) -> list[str]:
         """End the episode if its last message did. Return the sources that no search or reading
@@ -327,6 +338,7 @@ def gold_mails(inbox: Inbox, question: Question) -> list[set[str]]:
     return groups
 
 
-def default_prompt(closed_book: bool = False) -> str:
+def default_prompt(closed_book: bool = False, *, lean: bool = False) -> str:
     """The system prompt's template; with `closed_book` that of an episode without mail."""
-    return prompt_text(__package__, "closed_book" if closed_book else "system")
+    name = "closed_book" if closed_book else "lean" if lean else "system"
+    return prompt_text(__package__, name)

@@ -51,7 +51,8 @@ class OfflinePolicy:
             arguments = {"keywords": informative_words(seen.question), "max_results": HITS}
             return _step(seen.turn, "search_emails", arguments | other)
         reading = seen.turn - seen.searches
-        unread = [hit["message_id"] for hit in seen.hits][READ_AT_ONCE * reading :]
+        unread = [hit["message_id"] for hit in seen.hits if "body" not in hit]
+        unread = unread[READ_AT_ONCE * reading :]
         if reading < READING_TURNS and unread and not seen.is_last_turn:
             chosen = [{"message_id": handle} for handle in unread[:READ_AT_ONCE]]
             return _step(seen.turn, "read_email", *chosen)
@@ -72,7 +73,7 @@ def passages_of(messages: list[ChatMessage]) -> list[Passage]:
     """The passages of the hits that an episode has read, best first."""
     seen = _Seen(messages)
     hits = {hit["message_id"] for hit in seen.hits}
-    mails = [each for each in seen.results if "body" in each and each.get("message_id") in hits]
+    mails = [mail for mail in seen.mails if mail["message_id"] in hits]
     return _ranked(seen.question, compact_json([seen.hits, mails]))
 
 
@@ -97,9 +98,15 @@ class _Seen:
         hits: dict[str, dict[str, Any]] = {}
         for hit in itertools.chain(*itertools.zip_longest(*searches)):
             if hit:
-                hits.setdefault(hit["message_id"], hit)
+                hits[hit["message_id"]] = hit | hits.get(hit["message_id"], {})
         # The best of each search, and personal mail before bulk mail.
         self.hits = sorted(hits.values(), key=lambda hit: hit.get("bulk", False))
+        # Of the lean view, hits are mails if they are complete, and a mail may come in pages.
+        mails: dict[str, dict[str, Any]] = {}
+        for mail in itertools.chain(*searches, self.results):
+            if "body" in mail and "message_id" in mail:
+                mails.setdefault(mail["message_id"], mail)
+        self.mails = list(mails.values())
 
 
 def _second_search(seen: _Seen) -> dict[str, Any]:
@@ -113,7 +120,7 @@ def _second_search(seen: _Seen) -> dict[str, Any]:
         part for word in keywords if word in lacked for part in word_parts(word, seen.question)
     ]:
         return {"keywords": [*keywords, *parts]}
-    dated = [hit["date"] for hit in seen.hits if hit["date"][:1].isdigit()]
+    dated = [hit["date"][:10] for hit in seen.hits if hit["date"][:1].isdigit()]
     if len(seen.hits) < HITS or not dated:
         return {}
     return {"sent_after": f"{dt.date.fromisoformat(max(dated)) - dt.timedelta(RECENT_DAYS)}"}

@@ -4,8 +4,9 @@ An episode appends its exchanges and events while it runs. `exchanges` reads a s
 """
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -14,6 +15,8 @@ from art_e.message import ChatMessage, ToolCall, compact_json
 from art_e.storage import whole_lines
 
 SCHEMA = "art-e/trajectory/1"
+
+_HEAD = ("date", "from", "to", "cc", "bcc", "subject")
 
 
 class AnsweredCall(NamedTuple):
@@ -38,6 +41,7 @@ def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
     """Return the model's messages of a stored conversation, each with what came back."""
     found: list[Exchange] = []
     waiting: list[AnsweredCall] = []
+    heads: dict[str, dict[str, Any]] = {}
     for message in messages:
         content = str(message.get("content") or "")
         if message.get("role") == "assistant":
@@ -51,7 +55,20 @@ def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
             is_answer = message.get("role") == "tool" and waiting
             results = waiting.pop(0).results if is_answer else found[-1].replies
             results.extend(_objects(content))
+            fill_heads(results, heads)
     return found
+
+
+def fill_heads(results: Iterable[dict[str, Any]], heads: dict[str, dict[str, Any]]) -> None:
+    """Give hits and mails the date, people and subject that an earlier result of the episode showed
+    of them; `heads` keeps these."""
+    for result in results:
+        hits = result.get("hits")
+        for mail in hits if isinstance(hits, list) else [result]:
+            if isinstance(mail, dict) and isinstance(name := mail.get("message_id"), str):
+                head = heads.setdefault(name, {})
+                head.update({field: mail[field] for field in _HEAD if field in mail})
+                mail.update(head)
 
 
 def _objects(content: str) -> Iterator[dict[str, Any]]:
@@ -82,8 +99,8 @@ class Trajectory:
     row, for readers without the questions' file.
 
     `events` has one entry for each tool call: turn (from 1) and tool, then its error, or its
-    arguments with what it found, read or cited (stored message ids), and its notes. A message
-    without a call is an event of tool ""."""
+    arguments with what it found, read or cited (stored message ids), and its notes; `whole` lists
+    the mails that a search showed whole. A message without a call is an event of tool ""."""
 
     run_id: str
     episode_id: str
@@ -117,7 +134,11 @@ class Trajectory:
 
     @property
     def mails_read(self) -> list[str]:
-        return list(dict.fromkeys(each["read"] for each in self.events if "read" in each))
+        """The mails that were read, or shown whole by a search."""
+        whole = (
+            each.get("whole", [each["read"]] if "read" in each else ()) for each in self.events
+        )
+        return list(dict.fromkeys(itertools.chain.from_iterable(whole)))
 
     def to_line(self) -> str:
         return compact_json(dataclasses.asdict(self))

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from art_e.agent import run_episode
-from art_e.episode import Episode, default_prompt
+from art_e.episode import Episode, EpisodeForm, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
@@ -176,14 +176,15 @@ class Entrant(NamedTuple):
 
 
 def read_prompt(
-    path: Path | None = None, of_recipe: str | None = None, *, closed_book: bool = False
+    path: Path | None = None, form: EpisodeForm | None = None, *, closed_book: bool = False
 ) -> Prompt:
-    """The template of a recipe or of that file, by default the one that all commands use, or the
-    closed book's. Raises `UserError` if it can't be read."""
-    if of_recipe is not None:
-        return Prompt("recipe", of_recipe)
+    """The template of a form of episode or of that file, by default the one that all commands use
+    in that form, or the closed book's. Raises `UserError` if it can't be read."""
+    if form is not None and form.prompt is not None:
+        return Prompt("recipe", form.prompt)
     if path is None:
-        return Prompt("closed-book" if closed_book else "default", default_prompt(closed_book))
+        text = default_prompt(closed_book, lean=form is not None and form.lean)
+        return Prompt("closed-book" if closed_book else "default", text)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -176,7 +176,7 @@ def run(
     _check_options(decided if preset else {}, names, prompt, closed_book, questions)
     if dry_run and resume:
         raise UserError("--dry-run prices a whole run; leave out --resume")
-    view, template = form.view, benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
+    view, template = form.view, benchmark.read_prompt(prompt, form, closed_book=closed_book)
     if preset:
         judge = judge or [benchmark.PUBLISHED_JUDGE.followed_by]
         if recipe is None:

@@ -91,11 +91,14 @@ class Transcript:
 
 class ChatTokens:
     """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn. Raises
-    `UserError` if it rewrites earlier messages, and `ValueError` if it is in no form of Qwen's."""
+    `UserError` if it rewrites earlier messages, and `ValueError` if it is in no form of Qwen's. The
+    tools are those of the lean form if `lean`."""
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerFast", end_id: int) -> None:
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerFast", end_id: int, *, lean: bool = False
+    ) -> None:
         self._tokenizer = tokenizer
-        self._tools: list[Any] = schemas()
+        self._tools: list[Any] = schemas(lean=lean)
         self._form: CallForm = "json"  # until the template is checked
         self.end_id = end_id
         self._end = str(tokenizer.decode([end_id]))

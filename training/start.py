@@ -31,11 +31,13 @@ _TEMPLATES = resources.files("training").joinpath("templates")
 
 
 class Start(NamedTuple):
-    """A model in memory, maybe with an adapter of peft, and its tokenizer."""
+    """A model in memory, maybe with an adapter of peft, and its tokenizer; `lean`: it is trained in
+    the lean form of episode."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
     end_id: int
+    lean: bool = False
 
     @property
     def pad_id(self) -> int:
@@ -45,7 +47,7 @@ class Start(NamedTuple):
 
     @property
     def tokens(self) -> ChatTokens:
-        return ChatTokens(self.tokenizer, self.end_id)
+        return ChatTokens(self.tokenizer, self.end_id, lean=self.lean)
 
 
 def load_start(name: str, table: ModelTable | None = None) -> Start:
@@ -70,7 +72,7 @@ def load_init(setting: Setting) -> Start:
     if (name := setting.init or recipe.model.base) is None:
         remedy = "train a start with art-e train sft, and name its folder with --init"
         raise UserError(f"the recipe {recipe.name} makes its model from nothing: {remedy}")
-    return load_start(name, recipe.model)
+    return load_start(name, recipe.model)._replace(lean=recipe.episode.lean)
 
 
 def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Start:

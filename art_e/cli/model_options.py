@@ -11,7 +11,7 @@ from typer import Option
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
-from art_e.models.base import Effort
+from art_e.models.base import OFFLINE, Effort
 from art_e.models.checkpoint import episode_form
 from art_e.models.model import Model, full_name
 from art_e.storage import expanded
@@ -62,6 +62,8 @@ _FORM = (
 )
 RecipeOption = Annotated[str | None, Option("--recipe", metavar="RECIPE", help=_FORM)]
 DEFAULT_FORM = EpisodeForm()
+# The offline policy pays nothing for text, and fits passages of whole mails.
+_OFFLINE_FORM = EpisodeForm(lean=False)
 
 
 def turn_tokens(form: EpisodeForm, model: str) -> int | None:
@@ -86,7 +88,8 @@ def chosen_form(
         if len(set(trained.values())) > 1:
             names = " and ".join(trained)
             raise UserError(f"{names} were trained in different forms: choose one with --recipe")
-        form = next(iter(trained.values()), DEFAULT_FORM)
+        default = _OFFLINE_FORM if {*models} == {OFFLINE} else DEFAULT_FORM
+        form = next(iter(trained.values()), default)
         changes = {} if max_turns is None else {"max_turns": max_turns}
         return form.model_copy(update=changes | ({"prompt": None} if other_prompt else {}))
     given = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt

@@ -40,8 +40,10 @@ def searchable(body: str) -> str:
     return text.lower() if text.isascii() else text.translate(_FOLDED)
 
 
-def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> str:
-    """About `SNIPPET_CHARS` characters of `body` on one line, "..." where cut, without frames of
+def cut_snippet(
+    body: str, wanted: Sequence[str], folded: str | None = None, chars: int = SNIPPET_CHARS
+) -> str:
+    """About `chars` characters of `body` on one line, "..." where cut, without frames of
     quoted mail. It is the stretch with the most distinct stems of `wanted`, of the mail's own text
     if that has one. `folded` may pass in `searchable(body)`."""
     is_searched = len(body) > SNIPPET_CHARS and len(wanted) > 0
@@ -53,8 +55,8 @@ def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> 
     if own < best and (above := _best_start(text[:own], wanted)) is not None:
         best = above
     # A little of what stands before the first word.
-    start, chars = max(0, best - SNIPPET_CHARS // 6), SNIPPET_CHARS
-    while start > 0 and not body[start - 1].isspace() and chars < 2 * SNIPPET_CHARS:
+    start, limit = max(0, best - chars // 6), 2 * chars
+    while start > 0 and not body[start - 1].isspace() and chars < limit:
         start, chars = start - 1, chars + 1
     end = start + chars + _FRAME_CHARS
     shown = body[start : min(own, end)]
@@ -63,7 +65,7 @@ def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> 
             break
         shown += "" if FRAME.match(line) else line.lstrip(" \t>")
     is_cut = end < len(body) or chars < len(shown)
-    if chars < len(shown) and (space := shown.rfind(" ", chars - SNIPPET_CHARS // 2, chars)) > 0:
+    if chars < len(shown) and (space := shown.rfind(" ", chars - limit // 4, chars)) > 0:
         chars = space
     return f"{'...' if start else ''}{' '.join(shown[:chars].split())}{'...' if is_cut else ''}"
 

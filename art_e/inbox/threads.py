@@ -87,22 +87,48 @@ def near(execute: Execute, ids: list[int], last: int, mine: str) -> list[int] | 
     return ids
 
 
+class Seen:
+    """Text of mails, by which their quotations are known: its runs of `QUOTED_WORDS` words."""
+
+    def __init__(self) -> None:
+        self._name_of: dict[tuple[str, ...], str] = {}
+
+    def holding(self, lines: Sequence[str]) -> list[str | None]:
+        """Return for each line the name of a noted mail that holds it, None if it is new. A line is
+        held if all its words stand in such runs, wherever the lines of the noted mails break."""
+        named, runs = _runs(lines)
+        names: dict[int, str] = {}
+        for at, run in enumerate(runs):
+            if (name := self._name_of.get(run)) is not None:
+                names |= dict.fromkeys(range(at, at + QUOTED_WORDS), name)
+        holders: list[str | None] = [None] * len(lines)
+        new = {number for at, number in enumerate(named) if at not in names}
+        for at, number in enumerate(named):
+            holders[number] = None if number in new else names[at]
+        return holders
+
+    def note(self, lines: Sequence[str], name: str = "") -> None:
+        for run in _runs(lines)[1]:
+            self._name_of.setdefault(run, name)
+
+
+def _runs(lines: Sequence[str]) -> tuple[list[int], list[tuple[str, ...]]]:
+    """Return the number of each word's line, and the runs of words by their first word's place."""
+    placed = [(number, word) for number, line in enumerate(lines) for word in tokens(line)]
+    listed = [word for _, word in placed]
+    runs = zip(*(listed[at:] for at in range(QUOTED_WORDS)), strict=False)
+    return [number for number, _ in placed], list(runs)
+
+
 def added_texts(bodies: Sequence[str]) -> list[str]:
-    """The text of each mail of a thread, oldest first, without lines that an earlier one holds. A
-    line is left out if all its words stand in runs of `QUOTED_WORDS` words or more of earlier
-    mails, wherever these break their lines; `LEFT_OUT` stands for it and its frame."""
-    seen: set[tuple[str, ...]] = set()
-    added = []
+    """The text of each mail of a thread, oldest first, without lines that an earlier one holds;
+    `LEFT_OUT` stands for them and their frame."""
+    seen, added = Seen(), []
     for body in bodies:
         lines = body.split("\n")
-        placed = [(number, word) for number, line in enumerate(lines) for word in tokens(line)]
-        named = [word for _, word in placed]
-        runs = list(zip(*(named[at:] for at in range(QUOTED_WORDS)), strict=False))
-        held = {at + n for at, run in enumerate(runs) if run in seen for n in range(QUOTED_WORDS)}
-        new = {number for at, (number, _) in enumerate(placed) if at not in held}
-        for number in {number for number, _ in placed} - new:
-            lines[number] = LEFT_OUT
-        seen.update(runs)
+        held = [name is not None for name in seen.holding(lines)]
+        seen.note(lines)
+        lines = [LEFT_OUT if quoted else line for quoted, line in zip(held, lines, strict=True)]
         added.append(_SEVERAL_LEFT_OUT.sub(LEFT_OUT, "\n".join(_without_frames(lines))))
     return added
 

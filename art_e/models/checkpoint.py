@@ -55,7 +55,8 @@ def episode_form(model: str) -> EpisodeForm | None:
     if not file.is_file():
         return None
     try:
-        return EpisodeForm.model_validate_json(file.read_bytes())
+        # One that was written before there was the lean form means the older one.
+        return EpisodeForm.model_validate({"lean": False, **_json_object(file)})
     except ValidationError as error:
         fault = fault_of(error, "the form")
         raise UserError(

@@ -44,10 +44,11 @@ def test_begins_with_the_owner_the_day_and_the_question_or_a_prompt_of_ones_own(
 def test_a_form_of_episode_sets_the_view() -> None:
     assert EpisodeForm().model_dump() == {
         "max_turns": 10, "hits": 10, "turn_tokens": 2_048, "episode_tokens": 8_000, "prompt": None,
-        "snippet_chars": None, "handles": True, "addresses": True, "spaced": False,
+        "snippet_chars": None, "handles": True, "addresses": True, "spaced": False, "lean": True,
     }  # fmt: skip
-    assert EpisodeForm().view == View()
-    shown = {"handles": False, "hits": 1, "snippet_chars": 1, "addresses": False, "spaced": True}
+    assert EpisodeForm(lean=False).view == View()
+    shown = {"handles": False, "hits": 1, "snippet_chars": 1, "addresses": False, "spaced": True,
+             "lean": False}  # fmt: skip
     assert EpisodeForm.model_validate(shown).view == View(**shown, utc=True)  # type: ignore[arg-type]
     for wrong in ({"hits": 0}, {"hits": 11}, {"max_turns": 0}, {"turns": 4}):
         with pytest.raises(ValidationError):

@@ -1,0 +1,229 @@
+"""A mail's text as a lean observation shows it: tidied, and without what was shown before.
+
+A line in brackets stands for text left out: "[quoted from m1]", "[disclaimer]", "[signature]"; or
+for the headers of quoted mail, of which it says who wrote, when, and to whom. Where a mail has such
+a line of its own, it gets round brackets."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from art_e.inbox.snippet import cut_snippet
+from art_e.inbox.threads import HEADER, HEADERS, Seen, bare_subject
+from art_e.inbox.tokenizer import stems, words
+from art_e.text import cut_line
+
+_KINDS = {name: kind for kind, names in HEADERS.items() for name in names.split("|")}
+_HEADER = re.compile(rf"{HEADER}\s*(.*)", re.IGNORECASE)
+_QUOTE = re.compile(r"(?:\s*>)+")
+# The lines above the headers of quoted mail: a rule, a name and a time.
+_DATE = r"\d\d?/\d\d?/\d{2,4}(?: \d\d?:\d\d(?::\d\d)?)?(?: ?[ap]m)?"
+_ABOVE = re.compile(
+    rf"-{{4,}}.*\w|.*-{{4,}}$|please respond to|(?:.{{3,80}} on )?{_DATE}[ -]*$"
+    r"|\d\d?:\d\d.{0,6}[ -]*$",
+    re.IGNORECASE,
+)
+_STAMP = re.compile(rf"{_DATE}[ -]*$", re.IGNORECASE)
+_IDLE = re.compile(r"original message|please respond to", re.IGNORECASE)
+_FORWARDED = re.compile(rf"forwarded by (.{{3,80}}?) on {_DATE}", re.IGNORECASE)
+# Headers of one mail are near each other. A recipient's line has one of these characters.
+_NEAR, _LISTED = 30, re.compile("[@/;<>,]")
+_NAME_CHARS, _NAMED = 60, 2  # recipients of quoted mail
+# What stands behind a name: the address, and where Lotus Notes keeps the mailbox.
+_BEHIND_NAME = re.compile(
+    r"(?<=[a-z])(?:/[A-Z][\w ]*)*@[A-Z]\w*|(?<=[a-z])(?:/[A-Z][\w ]*)+"
+    r"|(?<=\S)\s*[<\[(][^<>\[\]()]*@[^<>\[\]()]*[>\])](?:@[\w.]+)?"
+)
+# A line with a word of each went out with all mail of its sender.
+_DISCLAIMER = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"confidential|privileged|vertraulich|confidentiel|proprietary",
+        r"intended|sole use|addressee|named above|bestimmt|destin",
+        r"in error|notify|prohibited|unauthori[sz]ed|irrt|erreur",
+    )
+)
+# A longer line goes on in the next one, unless that is an item or a row of a table.
+_WRAPPED = 45
+_ITEM = re.compile(r"[-*•+o]\s|\(?\w{1,2}[.)]\s|-{2}")
+_CELLS = re.compile(r"(?<![.!?:;,\s])(?:\t+| {3,})(?=\S)")
+_IMITATED = re.compile(r"\[(?=quoted |disclaimer|signature|from )", re.IGNORECASE)
+# Between lines. The space makes the next word the token that it is elsewhere.
+BREAK = "\n "
+# Of a mail's own beginning, before its stretch that matches.
+OPENING_CHARS = 60
+_SIGNATURE_LINES, _SIGNATURE_CHARS, _SIGNATURE_WORDS = 8, 60, 4
+
+
+def tidied(body: str, subject: str, author: str) -> list[str]:
+    """Return the lines of a mail's body: paragraphs unwrapped, headers of quoted mail and
+    disclaimers as one line in brackets each, without rules and blank lines."""
+    lines: list[str] = []
+    width, last_prefix = 0, ""
+    for line, is_frame in _framed(body.splitlines(), bare_subject(subject), author):
+        quote = _QUOTE.match(line)
+        prefix, text = ("> ", line[quote.end() :].strip()) if quote else ("", line.strip())
+        if is_frame or not any(map(str.isalnum, text)):
+            lines += [line] if is_frame else []
+            width = 0 if is_frame or not text else width
+            continue
+        cells = [" ".join(cell.split()) for cell in _CELLS.split(text)]
+        text = _IMITATED.sub("(", "  ".join(cells))
+        if width > _WRAPPED and prefix == last_prefix and not _ITEM.match(text) and not cells[1:]:
+            lines[-1] += f" {text}"
+        else:
+            lines.append(prefix + text)
+        width, last_prefix = 0 if cells[1:] else len(line), prefix
+    is_idle = (all(each.search(line) for each in _DISCLAIMER) for line in lines)
+    return ["[disclaimer]" if idle else line for idle, line in zip(is_idle, lines, strict=True)]
+
+
+def _framed(lines: Sequence[str], subject: str, author: str) -> list[tuple[str, bool]]:
+    """Return the lines, the headers of each quoted mail as one, and which lines are such ones."""
+    shown: list[tuple[str, bool]] = []
+    at = 0
+    while at < len(lines):
+        end, fields = _headers(lines, at) if _HEADER.match(_bare(lines[at])) else (at, {})
+        if end == at:
+            shown.append((lines[at], False))
+            at += 1
+            continue
+        above: list[str] = []
+        while shown and not shown[-1][1]:
+            line, first = _bare(shown[-1][0]), next(filter(None, above), "")
+            is_name = _STAMP.match(first) is not None and len(line) < _NAME_CHARS
+            if line and not (_ABOVE.match(line) or is_name):
+                break
+            above.insert(0, line)
+            shown.pop()
+        shown.append((_summary(above, fields, subject, author), True))
+        at = end
+    return shown
+
+
+def _bare(line: str) -> str:
+    quote = _QUOTE.match(line)
+    return (line[quote.end() :] if quote else line).strip()
+
+
+def _headers(lines: Sequence[str], start: int) -> tuple[int, dict[str, str]]:
+    """Return where the headers of quoted mail end that start there, and what they say; `start` if
+    a subject is not among them."""
+    fields: dict[str, str] = {}
+    last, end = "", start
+    for at in range(start, min(len(lines), start + _NEAR)):
+        text = _bare(lines[at])
+        if header := _HEADER.match(text):
+            last = _KINDS[header[1].lower()]
+            separator = "; " if last == "to" else ""
+            value = fields.get(last, "") + separator if separator or last not in fields else ""
+            fields[last] = value + header[2] if separator or last not in fields else fields[last]
+        elif not text and "subject" in fields:
+            break
+        elif text and last == "to" and _LISTED.search(text):
+            fields["to"] += f" {text}"
+        elif text:
+            break
+        else:
+            continue
+        end = at + 1
+    return (end, fields) if "subject" in fields and len(fields) > 1 else (start, {})
+
+
+def _summary(above: Sequence[str], fields: dict[str, str], subject: str, author: str) -> str:
+    """Return the line that stands for headers and the lines `above` them."""
+    head = " ".join(line.strip("-_ ") for line in above)
+    forwarded = _FORWARDED.search(head)
+    if forwarded:
+        head = head.replace(forwarded[0], " ")
+    people = [name for name in re.split("[;,]", fields.get("to", "")) if name.strip()]
+    listed = ", ".join(_named(name).strip("<>'\" ") for name in people[:_NAMED])
+    more = f" and {len(people) - _NAMED} more" if len(people) > _NAMED else ""
+    other = fields.get("subject", "")
+    by = forwarded[1] if forwarded and _named(forwarded[1]).split() != author.split() else ""
+    parts = [
+        _IDLE.sub(" ", head), fields.get("by", ""), fields.get("at", ""),
+        listed and f"to {listed}{more}", by and f"forwarded by {by}",
+        f"subject {other}" if bare_subject(other) != subject else "",
+    ]  # fmt: skip
+    shown = (" ".join(_named(part).split()) for part in parts)
+    return f"[from {'; '.join(filter(None, shown))}]"
+
+
+def _named(text: str) -> str:
+    return _BEHIND_NAME.sub("", text)
+
+
+class Shown:
+    """What an episode has shown of its mails' texts."""
+
+    def __init__(self) -> None:
+        self._seen = Seen()
+        self._signed: dict[str, set[str]] = {}
+
+    def new(self, lines: Sequence[str], author: str) -> list[str]:
+        """Return the lines, with marks for those that other mails have shown."""
+        new: list[str] = []
+        for line, name in zip(lines, self._seen.holding(lines), strict=True):
+            mark = f"[quoted from {name}]" if name else line
+            if name:
+                while new and (new[-1] == mark or _is_frame(new[-1])):
+                    new.pop()
+            new.append(mark)
+        end = _own_end(new)
+        start, signed = end, self._signed.get(author, set())
+        while start and new[start - 1] in signed:
+            start -= 1
+        if len(words(" ".join(new[start:end]))) >= _SIGNATURE_WORDS:
+            new[start:end] = ["[signature]"]
+        return new
+
+    def note(self, lines: Sequence[str], name: str, author: str) -> None:
+        """Note that these lines of the mail `name` are shown."""
+        self._seen.note(lines, name)
+        end = _own_end(lines)
+        last = lines[max(0, end - _SIGNATURE_LINES) : end]
+        ends = {line for line in last if len(line) <= _SIGNATURE_CHARS}
+        self._signed.setdefault(author, set()).update(ends)
+
+
+def _is_frame(line: str) -> bool:
+    return line.startswith("[from ")
+
+
+def _own_end(lines: Sequence[str]) -> int:
+    """Return where a mail's own text ends: at quoted mail."""
+    quoted = (at for at, line in enumerate(lines) if line.startswith(("> ", "[from ", "[quoted ")))
+    return next(quoted, len(lines))
+
+
+def paged(lines: Sequence[str], chars: int) -> list[str]:
+    """Return the lines in pages of at most about `chars` characters, at least one page; a longer
+    line is cut at a space."""
+    pages: list[str] = [""]
+    for line in lines:
+        for piece in _pieces(line, chars):
+            if pages[-1] and len(pages[-1]) + len(piece) >= chars:
+                pages.append("")
+            pages[-1] += f"{BREAK}{piece}" if pages[-1] else piece
+    return pages
+
+
+def _pieces(line: str, chars: int) -> Iterator[str]:
+    while len(line) > chars:
+        end = line.rfind(" ", 1, chars) + 1 or chars
+        yield line[:end].rstrip()
+        line = line[end:]
+    yield line
+
+
+def plain(lines: Sequence[str]) -> list[str]:
+    """Return the lines of text, without quote marks and lines in brackets."""
+    return [line.removeprefix("> ") for line in lines if not line.startswith("[")]
+
+
+def excerpt(lines: Sequence[str], found: Sequence[str], chars: int) -> str:
+    """Return the stretch of about `chars` characters with most of the `found` words, and before it
+    the beginning of the mail's own text."""
+    snippet = cut_snippet(" ".join(plain(lines)), stems(list(found)), chars=chars)
+    opening = cut_line(" ".join(plain(lines[: _own_end(lines)])), OPENING_CHARS)
+    return f"{opening} {snippet}" if opening and snippet.startswith("...") else snippet
