@@ -11,14 +11,11 @@ from art_e.episode import Episode
 from art_e.models.base import Policy, PolicyError, PolicyStep, Usage
 from art_e.offline import OfflinePolicy
 from art_e.tools import schemas
-from art_e.trajectory import Exchange, Trajectory
+from art_e.trajectory import Exchange, Trajectory, exchanges
 
 
 async def run_episode(
-    episode: Episode,
-    policy: Policy,
-    run_id: str,
-    on_turn: Callable[[Exchange], None] = lambda _: None,
+    episode: Episode, policy: Policy, run_id: str, on_turn: Callable[[Exchange], None] | None = None
 ) -> Trajectory:
     """Run `episode` to its end, with a call of `on_turn` after each turn; an outside failure of the
     policy ends it with `error` set. The trajectory lacks only verdict and reward."""
@@ -42,7 +39,8 @@ async def run_episode(
         before = time.perf_counter()
         episode.step(step.message)
         seconds["tools"] += time.perf_counter() - before
-        on_turn(episode.exchanges[-1])
+        if on_turn is not None:
+            on_turn(exchanges(episode.messages)[-1])
     seconds["total"] = time.perf_counter() - started
     calls: list[PolicyStep | PolicyError] = [*steps, *([failure] if failure else ())]
     costs = [each.cost_usd for each in calls]

@@ -19,7 +19,7 @@ from art_e.inbox.tokenizer import words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable, prompt_text
-from art_e.trajectory import AnsweredCall, Exchange, fill_heads
+from art_e.trajectory import AnsweredCall, Exchange
 
 DEFAULT_MAX_TURNS = 10
 # Messages in a row without a right call, and without any, after which the episode is lost.
@@ -33,6 +33,7 @@ _HOW_TO_CALL = (
 LAST_TURN = {"note": "one turn left: call return_final_answer now"}
 NO_ROOM = {"error": "there is no room left to show this"}
 
+_NOTHING = tools.Observation({}, ())
 _Count = Annotated[int, Field(ge=1)]
 
 
@@ -126,7 +127,6 @@ class Episode:
         self._before: tuple[set[str], set[str]] = set(), set()  # found and read before this turn
         self._is_last = False
         self._answer: tools.ReturnFinalAnswer | None = None
-        self._heads: dict[str, dict[str, Any]] = {}
         default = default_prompt(view.closed_book, lean=view.lean)
         template = default if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
@@ -175,7 +175,7 @@ class Episode:
         if not message.tool_calls:
             rubric.unparseable_calls += 1
             replies.append({"error": _HOW_TO_CALL})
-            events.append(self._event(AnsweredCall("", {}, replies), tools.Observation({}, ())))
+            events.append(self._event(AnsweredCall("", {}, replies), _NOTHING))
         self._wrong_messages = 0 if any_right else self._wrong_messages + 1
         self._prose = 0 if message.tool_calls else self._prose + 1
         results = [call.results for call in calls] or [replies]
@@ -193,8 +193,6 @@ class Episode:
         self.exchanges.append(Exchange(encodable(message.content or ""), calls, replies))
         self.events += events
         texts = ["\n".join(map(observation_json, each)) for each in results]
-        for each in results:
-            fill_heads(each, self._heads)
         observations: list[ChatMessage] = [
             {"role": "tool", "tool_call_id": call.id, "content": text}
             for call, text in zip(message.tool_calls, texts, strict=False)
@@ -214,7 +212,7 @@ class Episode:
             self._note_gold()
             for call in calls:
                 call.results[:] = [NO_ROOM]
-            events = [self._event(call, ()) for call in calls]
+            events = [self._event(call, _NOTHING) for call in calls]
         if LAST_TURN not in calls[-1].results:
             calls[-1].results.append(LAST_TURN)
             events[-1].setdefault("notes", []).append(LAST_TURN["note"])
