@@ -283,6 +283,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         with self.server.provider.connected(self.connection):
+            # A client that comes while the provider ends would keep its connection open.
+            if self.server.provider.ending.is_set():
+                return
             try:
                 super().handle()
             except ConnectionError:  # the client gave up waiting, or left
@@ -327,5 +330,7 @@ def json_server(answer: Answer) -> Iterator[str]:
         reply = answer(*request)
         return reply if isinstance(reply, Reply) else Reply(json.dumps(reply[1]).encode(), reply[0])
 
-    with Provider([]) as server, mock.patch.object(server, "reply_to", reply_to):
+    server = Provider([])
+    # Until the last client has gone.
+    with mock.patch.object(server, "reply_to", reply_to), server:
         yield server.base_url.removesuffix("/v1")

@@ -12,14 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.question import Question, load_questions
-from tests.builders import table_rows, the_error, write_lines
+from tests.builders import table, table_rows, the_error, write_lines
 
-# The columns of the public data set, and values of its types.
-PUBLIC: dict[str, Any] = {
-    "id": 17, "question": "When does the lease end?", "answer": "On May 3.",
-    "message_ids": ["<1@t>", "<2@t>"], "how_realistic": 0.7, "query_date": "2020-01-31",
-    "inbox_address": "bob@test.example",
-}  # fmt: skip
+PUBLIC = table(__file__, "public_question.toml")
 FIELDS = {"id": "17", "query_date": dt.date(2020, 1, 31), "message_ids": ("<1@t>", "<2@t>")}
 QUESTION = Question(**PUBLIC | FIELDS, answerable=True)
 

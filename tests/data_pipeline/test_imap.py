@@ -286,8 +286,10 @@ def scripted(script: Script, host: str = "127.0.0.1") -> Iterator[tuple[str, lis
         server.daemon_threads = True
         server.script, server.seen = script, []  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"imap://me@{host}:{server.server_address[1]}", server.seen  # type: ignore[attr-defined]
-        server.shutdown()
+        try:
+            yield f"imap://me@{host}:{server.server_address[1]}", server.seen  # type: ignore[attr-defined]
+        finally:
+            server.shutdown()
 
 
 def literal(data: bytes) -> bytes:

@@ -57,13 +57,10 @@ def test_an_alarm_names_its_episodes_and_numbers() -> None:
 
 
 def test_what_a_question_asks_for_is_no_hack() -> None:
-    for kind, field, text, answer in (
-        (2, "answer", "2", "{}"),
-        (1, "answer", "Ann Alder, Bob Birch and Cora Cedar, order {}", "{}."),
-        (1, "question", "Who is the evaluator of bid {}?", "The evaluator is {}."),
-    ):
+    for kind, field, text, answer in table_rows(__file__, "no_hacks.tsv"):
         texts: list[dict[str, Any]] = [{field: text.format(number)} for number in range(60)]
-        items = [dataclasses.replace(question(6 * n + kind), **row) for n, row in enumerate(texts)]
+        asked = [question(6 * number + int(kind)) for number in range(60)]
+        items = [dataclasses.replace(q, **row) for q, row in zip(asked, texts, strict=True)]
         assert alarmed([episode(each, answer.format(each.answer), True) for each in items]) == set()
 
 

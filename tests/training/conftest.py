@@ -1,8 +1,10 @@
 """A tokenizer with each of the templates that are trained on, an inbox to roll out in, and one
 tiny run of each kind, made once a session, that many tests look into."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,22 @@ from art_e.tools import schemas
 from tests.builders import BOB, QUESTION, once
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
+from tests.training.launched import preloaded
 from training.cli import carry_out, load_material
 from training.recipe import Setting
 from training.rollout import ChatTokens, Material
 from training.start import Start, load_start, template
 
 Begin = Callable[..., Episode]
+STARTING = {"test_killed.py", "test_processes.py"}
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import the libraries of processes that tests start while other tests run."""
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    if alone and STARTING & {each.path.name for each in session.items}:
+        preloaded()
+        forkserver.ensure_running()
 
 
 @pytest.fixture

@@ -81,12 +81,7 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
         # All that `ask` sends.
         assert each.body["tools"] == schemas() and each.body["tool_choice"] == "required"
     rows = {each["name"]: each for each in json.loads(result.stdout)["checks"]}
-    for model, state, detail in (
-        ("openai/o3", "ok", "answered, but called no tool"),
-        ("openai/gpt-5.4-mini", "ok", "answered with a call"),
-        ("openai/gpt-4.1", "missing", "401: Incorrect API key"),
-        ("hosted_vllm/Qwen2.5-14B-Instruct", "missing", "no server answers"),
-    ):  # fmt: skip
+    for model, state, detail in table_rows(__file__, "online.tsv"):
         row = rows[f"model {model}"]
         assert row["state"] == state and detail in row["detail"]
     assert "openai/gpt-5.4 instead" in rows["model openai/o3"]["detail"]

@@ -192,11 +192,8 @@ def test_ollama_gets_room_for_the_conversation(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_short_and_bare_names_stand_for_full_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {
-        "o3": "openai/o3", "claude-sonnet-5-5": "anthropic/claude-sonnet-5-5", "local:x": "local:x",
-        "gemini-3.8-flash": "gemini/gemini-3.8-flash", "gpt-5.4": "openai/gpt-5.4",
-        "groq/x": "groq/x",
-    }  # fmt: skip
+    full = ("openai/o3", "anthropic/claude-sonnet-5-5", "gemini/gemini-3.8-flash", "openai/gpt-5.4")
+    names = {"local:x": "local:x", "groq/x": "groq/x"} | {each.split("/")[1]: each for each in full}
     assert {each: full_name(each) for each in names} == names
     tags = {"models": [{"name": "qwen3:14b"}, {"name": "qwen3:latest"}]}
     with json_server(lambda *_: (200, tags)) as url:

@@ -17,16 +17,12 @@ from data_pipeline.golden.exchange import import_rows
 from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.builders import date_header, files_of, make_inbox, raw, table_rows, write_lines
-from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
-from tests.golden import WRITER
+from tests.builders import date_header, files_of, make_inbox, raw, table, table_rows, write_lines
+from tests.command_line import BOB, HOSTILE, Run, assert_safe, json_of, the_error
 from tests.provider import KEY
 
-ROW: dict[str, Any] = {
-    "id": "1", "question": "When does the warehouse lease end?", "answer": "On March 31, 2002.",
-    "message_ids": [LEASE_ID], "how_realistic": 0.9, "inbox_address": ANN,
-    "query_date": "2001-03-31", "provenance": {"model": WRITER},
-}  # fmt: skip
+# A row of an own set; one of the public data set, whose gold mail is there.
+ROW, PUBLIC = table(__file__, "rows.toml").values()
 
 
 @pytest.fixture
@@ -114,12 +110,6 @@ def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> Non
 
 # ---- Importing rows: each is judged on its own, nothing is lost.
 
-# A row of the public data set, whose gold mail is there.
-PUBLIC: dict[str, Any] = {
-    "id": 17, "question": "When does the lease of the warehouse end?", "answer": "On May 3.",
-    "message_ids": ["<1@test>"], "how_realistic": 0.9, "inbox_address": "bob@test.example",
-    "query_date": "2020-01-10",
-}  # fmt: skip
 DEEP = "[" * 60 + "]" * 60
 
 
