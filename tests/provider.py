@@ -144,7 +144,7 @@ def cut(after: int = 40) -> Reply:
     return Reply(says("cut off").body, cut_after=after, fails=True)
 
 
-def ends_early() -> Reply:
+def torn() -> Reply:
     """A stream without its end, whole for HTTP."""
     reply = streamed(says(None, ToolCall("1", "search_emails", '{"keywords": ["lease"]}')))
     lines = reply.body.split(b"\n\n")
@@ -154,10 +154,6 @@ def ends_early() -> Reply:
 def stalls() -> Reply:
     """A completion whose body comes after every client has given up."""
     return Reply(says("too late").body, delay_s=NEVER_S, fails=True)
-
-
-def no_json() -> Reply:
-    return Reply(b"<html><body>Bad gateway</body></html>", fails=True)
 
 
 class Provider:

@@ -23,7 +23,7 @@ from evals.benchmark import drawn, published_100
 from tests.builders import answer, message, search, table_rows, tries
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
-from tests.provider import Reply, Request, broken, cut, no_json, openai, rate_limited, refuses, says
+from tests.provider import Reply, Request, broken, cut, openai, rate_limited, refuses, says
 
 ALL = questions(WorldConfig(size=1000))
 ASKED = ALL[:6]
@@ -182,7 +182,8 @@ def test_a_provider_that_fails_three_calls_in_ten_loses_and_repeats_nothing(
         with lock:
             if random.random() < 0.3:
                 whole["failed"] += 1
-                return random.choice([rate_limited("0"), broken(), cut(), no_json()])
+                page = Reply(b"<html>Bad gateway", fails=True)
+                return random.choice([rate_limited("0"), broken(), cut(), page])
             whole["answered"] += 1
         usage = Usage(1_000, 0, 100, 0)
         return says(None, answer("Nobody said.", *asked_in(request).message_ids), usage=usage)

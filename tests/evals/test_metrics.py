@@ -15,17 +15,9 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
+from evals import metrics
 from evals.judges.labels import Case, Quality, Rated, corrected, count_errors
-from evals.metrics import (
-    STEPS,
-    Serving,
-    compare,
-    ended_at,
-    gpu_seconds,
-    load_costed,
-    model_metrics,
-    run_metrics,
-)
+from evals.metrics import STEPS, Serving, compare, ended_at, gpu_seconds, model_metrics
 from evals.report.tables import differences, fewer_errors, percent, summary
 from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample, holm
@@ -199,15 +191,15 @@ def test_a_run_has_its_models_in_order_and_what_they_were_asked() -> None:
     strong = [scored("right", asked=each, model="strong") for each in asked]
     weak = scored("wrong", asked=asked[0], model="weak", repeat=1)
     figures = {"strong": figures_of(strong), "weak": figures_of([weak]), "absent": figures_of([])}
-    metrics = run_metrics([weak, *strong], [JUDGE], figures)
-    assert metrics["judges"] == [JUDGE]
-    assert metrics["questions"] == {"n": 3, "answerable": 2, "inboxes": 2, "repeats": 2}
-    models = metrics["models"]
+    whole = metrics.run_metrics([weak, *strong], [JUDGE], figures)
+    assert whole["judges"] == [JUDGE]
+    assert whole["questions"] == {"n": 3, "answerable": 2, "inboxes": 2, "repeats": 2}
+    models = whole["models"]
     assert [each["n"] for each in models.values()] == [3, 1, 0]
     for name in ("accuracy", "cost_per_1000_usd", "turns", "latency_p50_s", "grounded"):
         assert models["absent"][name] == UNKNOWN
     # Plain numbers and text: it is a JSON file.
-    assert json.loads(json.dumps(metrics)) == metrics
+    assert json.loads(json.dumps(whole)) == whole
 
 
 def ended(step: str, kind: str, outcome: str, options: str, _: str) -> tuple[str, Scored]:
@@ -309,7 +301,7 @@ def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
     gpu: dict[str, Any] = {"gpu_usd_per_hour": 3.6, "concurrency": {"own": 4}}
     made = [each.trajectory for each in episodes]
     run = write_run(tmp_path / "run", made, self_hosted=["own"], **gpu)
-    costs = [each.trajectory.cost_usd for each in load_costed(run)]
+    costs = [each.trajectory.cost_usd for each in metrics.load_costed(run)]
     # Three seconds, each of them half: the hosted model was no load for the GPU.
     assert costs == [pytest.approx(0.0015), 0.5, pytest.approx(0.0015), None]
 

@@ -19,17 +19,7 @@ from art_e.trajectory import exchanges, read_trajectories
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.art_e.cli.conftest import QUESTION, READ, SEARCH
 from tests.builders import WAIT_S, answer, call, message, read, search
-from tests.command_line import (
-    ANN,
-    BOB,
-    HOSTILE,
-    LEASE_ID,
-    Process,
-    Run,
-    assert_safe,
-    json_of,
-    the_error,
-)
+from tests.command_line import ANN, HOSTILE, LEASE_ID, Process, Run, assert_safe, json_of, the_error
 from tests.provider import openai, rate_limited, says
 
 DONT_KNOW = message(answer("I don't know."))
@@ -255,7 +245,8 @@ def test_the_scope_of_a_talk(art_e: Run, owned_db: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(owned_db.parent)
     ask = ("ask", QUESTION, "--db", owned_db.name)
     assert art_e(*ask, *EARLY).exit_code == 0
-    for change, talk in ([], 1), (["--as-of", "2001-02-02"], 0), (["--inbox", BOB], 0):
+    other = ["--inbox", "bob@harbor.example"]
+    for change, talk in ([], 1), (["--as-of", "2001-02-02"], 0), (other, 0):
         assert art_e(*ask, "-c", *change).exit_code == 0
         assert len(json_of(art_e("runs", "show", "last", "--json"))["config"]["talk"]) == talk
 

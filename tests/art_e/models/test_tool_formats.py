@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.tool_formats import (
-    answer_so_far,
-    as_written,
-    call_form,
-    parse_reply,
-    parse_text,
-    written_call,
-)
+from art_e.models import tool_formats
+from art_e.models.tool_formats import answer_so_far, as_written, parse_reply, parse_text
 from art_e.text import digest, prompt_text
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
 from evals.structured import unwrapped
@@ -167,7 +161,7 @@ WORDS = st.from_regex(r"[a-z_]+", fullmatch=True)
 @given(st.lists(st.tuples(WORDS, st.dictionaries(WORDS, VALUES, max_size=3)), min_size=1))
 def test_calls_of_functions_survive_both_ways(made: list[tuple[str, dict[str, Any]]]) -> None:
     calls = [ToolCall("", name, compact_json(arguments)) for name, arguments in made]
-    text = "\n".join(written_call(each, "xml") for each in calls)
+    text = "\n".join(tool_formats.written_call(each, "xml") for each in calls)
     assert "<function=" in text and '"arguments"' not in text
     assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
 
@@ -193,10 +187,10 @@ def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str) -> 
     tokenizer.chat_template = (folder / f"{name}.jinja").read_text("utf-8")
     tokenizer.bos_token = tokenizer.eos_token  # llama3's template begins with it
     if form:
-        assert call_form(tokenizer) == form
+        assert tool_formats.call_form(tokenizer) == form
     else:
         with pytest.raises(ValueError, match="none of Qwen's forms"):
-            call_form(tokenizer)
+            tool_formats.call_form(tokenizer)
 
 
 def test_the_stock_template_writes_the_same() -> None:

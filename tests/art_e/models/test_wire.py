@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from art_e.models.base import ModelOptions, PolicyError, Usage
 from art_e.models.calls import Pace, ProviderError, finish_failure, room_left
 from art_e.models.hosted import LitellmPolicy, written_calls
 from art_e.models.model import full_name
-from art_e.models.providers import KNOWN, Accepts, corrected, ending
+from art_e.models.providers import KNOWN, Accepts, accepts, corrected, ending
 from tests.builders import HELLO, QUICK, Make, Start, act, answer, search, table, table_rows
 from tests.provider import MODELS, Provider, Reply, Request, json_server, refuses, says, stand_in
 
@@ -216,3 +217,66 @@ def test_a_model_that_ends_is_named_with_what_follows_it() -> None:
     # What is proposed lives, and what follows a model is no row that ends itself.
     lives = {each.followed_by for each in KNOWN.values() if each.ends} | {*[*KNOWN][:3]}
     assert not [each for each in lives if ending(each, day)]
+
+
+# What a model can do, known without asking it.
+
+
+@pytest.mark.parametrize("cells", table_rows(__file__, "capabilities.tsv"))
+def test_capabilities(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, native, choice, _ = cells
+    for provider in ("GEMINI", "ANTHROPIC", "DEEPSEEK"):
+        monkeypatch.setenv(f"{provider}_API_KEY", "a-key-that-is-set")
+    takes = accepts(model)
+    assert (takes.tools, takes.tool_choice or "-") == (native == "native", choice)
+
+
+# ---- Reasoning, which goes back to the provider that produced it.
+
+GEMINI, CLAUDE = json.loads(Path(__file__).with_name("reasoning.json").read_text("utf-8")).values()
+DEEPSEEK = json.loads(says(None, search("x"), reasoning_content="signed: c2lnbmVk").body)
+
+
+@pytest.mark.parametrize(
+    ("model", "reply", "sent_back"),
+    [
+        ("gemini/gemini-2.5-pro", GEMINI, '"thoughtSignature": "c2lnbmVk"'),
+        ("anthropic/claude-sonnet-4-5", CLAUDE, '"signature": "c2lnbmVk"'),
+        ("deepseek/deepseek-chat", DEEPSEEK, '"reasoning_content": "signed: c2lnbmVk"'),
+    ],
+)
+def test_reasoning_goes_back_to_its_provider_and_to_no_other(
+    make: Make, start: Start, monkeypatch: pytest.MonkeyPatch,
+    model: str, reply: dict[str, Any], sent_back: str,
+) -> None:  # fmt: skip
+    bodies: list[str] = []
+
+    def reply_with(_: str, __: str, ___: Any, body: bytes) -> tuple[int, Any]:
+        bodies.append(json.dumps(json.loads(body)))
+        return 200, reply
+
+    with json_server(reply_with) as url:
+        stand_in(monkeypatch, model, url)
+        policy = LitellmPolicy(model, ModelOptions(), QUICK)
+        trajectory = asyncio.run(run_episode(start(max_turns=2), policy, "run"))
+    assert "c2lnbmVk" not in bodies[0]
+    assert sent_back in bodies[1]
+    if reply is GEMINI:  # its signature is a part of the call's id
+        return
+    with Provider([says("Done.")]) as other:
+        act(make(other, "openai/gpt-4.1"), trajectory.messages)
+    assert "c2lnbmVk" not in json.dumps(other.requests[0].body)
+    assert "thoughts" not in json.dumps(other.requests[0].body["messages"])
+
+
+def test_reasoning_counts_towards_the_limit_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = "anthropic/claude-sonnet-4-5"
+    blocks = [{"type": "thinking", "thinking": "Hm. " * 250_000, "signature": "x"}]
+    thoughts = {"model": model, "message": {"thinking_blocks": blocks}}
+    said = {"role": "assistant", "content": "Hm."}
+    with json_server(lambda *_: (200, CLAUDE)) as url:
+        stand_in(monkeypatch, model, url)
+        policy = LitellmPolicy(model, ModelOptions(max_cost_usd=1.0), QUICK)
+        act(policy, [*HELLO, said])
+        with pytest.raises(PolicyError, match="max-cost"):
+            act(policy, [*HELLO, {**said, "thoughts": thoughts}])
