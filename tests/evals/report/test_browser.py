@@ -78,16 +78,11 @@ def write_report(folder: Path) -> None:
 
 
 # One of all outcomes, one always right, and a training run.
-MIXED = [
-    *runs.episodes(
-        "openai/weak", dict.fromkeys(runs.OUTCOMES, 1), second=False, run_id="one", cost=None
-    ),
-    *(
-        runs.episode(runs.question(n), "right", model="local:a,b+c", run_id="one", seconds=n + 3)
-        for n in range(len(runs.OUTCOMES))
-    ),
-    *runs.training([0, 20], model="trained", n=4),
-]
+EACH = dict.fromkeys(runs.OUTCOMES, 1)
+RIGHT: dict[str, Any] = {"outcome": "right", "model": "local:a,b+c", "run_id": "one"}
+MIXED = runs.episodes("openai/weak", EACH, second=False, run_id="one", cost=None)
+MIXED += [runs.episode(runs.question(n), **RIGHT, seconds=n + 3) for n in range(len(EACH))]
+MIXED += runs.training([0, 20], model="trained", n=4)
 
 
 @pytest.fixture(scope="module")
