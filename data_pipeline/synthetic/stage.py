@@ -4,8 +4,9 @@ A story's people, teams, vendors and projects are its own, so no other mail of t
 answer or contradict its questions."""
 
 import datetime as dt
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ Slot = str | FactValue
 _REALISM: dict[Kind, float] = {
     "lookup": 0.9, "latest-update": 0.85, "unanswerable": 0.8, "multi-mail": 0.7, "count": 0.7,
 }  # fmt: skip
+# So many of the questions are asked again, in their words, where nothing answers them.
+_ASKED_AGAIN = 1 / 3
 _STOP = frozenset(
     "a an and at be by did do does for from had has have how i in is it many much of on or our the"
     " this to was we what when where which who whose will with us s".split()
@@ -29,12 +32,11 @@ _STOP = frozenset(
 @dataclass(frozen=True, slots=True)
 class Planted:
     """A question, and what the world knows of it: `evidence` (id and text) of each gold mail, the
-    `subjects` that it is about, by name, a `detail` that no mail about them has, if unanswerable,
-    and `until` which later mail the answer holds (its id), if one changes it."""
+    full names of the `subjects`, and the id of the later mail `until` which the answer holds, if
+    one changes it. An unanswerable question without `until` has a subject that no mail names."""
 
     question: Question
     evidence: tuple[tuple[str, str], ...]
-    detail: str
     subjects: tuple[str, ...]
     until: str
 
@@ -70,21 +72,33 @@ class Statement:
         return Fact(self.mail, FactValue(slot, slot) if isinstance(slot, str) else slot)
 
 
+class Asked(NamedTuple):
+    """How a question was asked, and the mail before which nothing answers it, if known."""
+
+    question: Question
+    bank: str
+    slots: Mapping[str, str | Person]
+    first: Draft | None
+
+
 @dataclass
 class Stage:
-    """One story's stage. `cast` are people of its own, `coined` names of its own."""
+    """One story's stage. `cast` and `coined` are people and names of its own; `strangers` pairs
+    them with those of a story of another inbox."""
 
     rng: Random
     plan: StoryPlan
     company: Company
     cast: Sequence[Person]
     coined: Sequence[str]
+    strangers: Sequence[tuple[Person, Person] | tuple[str, str]]
     message_ids: Iterator[str]
 
     def __post_init__(self) -> None:
         self.owner, self.bounded = self.company.staff[self.plan.owner], self.company.bounded
         self.drafts: list[Draft] = []
         self.planted: list[Planted] = []
+        self._asked: list[Asked] = []
         self._banks = self.company.wording.story[self.plan.kind]
         self._decks: dict[str, list[str]] = {}
         self._used: set[Person] = {self.owner}
@@ -268,42 +282,47 @@ class Stage:
     # Questions.
 
     def ask(
-        self, kind: Kind, bank: str, *evidence: Fact, answer: str = "", after: Draft | None = None,
+        self, kind: Kind, bank: str, *evidence: Fact, answer: str = "", first: Fact | None = None,
         until: Draft | None = None, **slots: str | Person,
     ) -> None:  # fmt: skip
         """Plant a question of the gold mails in `evidence`, the last of which states the answer. It
-        is asked on or after its day (or that of `after`), before `until` changes the answer."""
-        template, detail = self._draw(bank), ""
-        if kind == "unanswerable":
-            # "Which seat number|seat number|does {p} have?": the detail stands in the middle.
-            before, detail, rest = template.split("|")
-            template = f"{before} {rest}".replace(" ?", "?")
-        calls = {k: self._call(v) if isinstance(v, Person) else v for k, v in slots.items()}
-        text = template.format_map(calls)
-        mails = [fact.mail for fact in evidence] or ([after] if after else [])
-        first, days = max(mail.utc_date for mail in mails), int(self.rng.random() ** 2 * 45)
-        query_date = first + dt.timedelta(days)
+        is asked on or after their day, before `until` changes the answer. `first` is the earliest
+        fact that ever answered it."""
+        text, subjects = self._question(bank, slots)
+        mails = [fact.mail for fact in evidence]
+        last = max(mails, key=lambda mail: mail.minute)
+        query_date = last.utc_date + dt.timedelta(int(self.rng.random() ** 2 * 45))
         if until is not None:
             query_date = min(query_date, until.utc_date - dt.timedelta(1))
         question = Question(
             id="", question=text, inbox_address=self.owner.address, query_date=query_date,
-            answer=answer or (evidence[-1].value.answer if evidence else ""),
-            message_ids=tuple(dict.fromkeys(fact.mail.message_id for fact in evidence)),
+            answer=answer or evidence[-1].value.answer,
+            message_ids=tuple(dict.fromkeys(mail.message_id for mail in mails)),
             how_realistic=_REALISM[kind], kind=kind, difficulty=_difficulty(kind, text, mails),
-            answerable=kind != "unanswerable", split=self.plan.split,
+            answerable=True, split=self.plan.split,
             provenance={"model": "synthetic", "story": f"{self.plan.kind}-{self.plan.number}"},
         )  # fmt: skip
-        subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
-        names = tuple(each.full if isinstance(each, Person) else each for each in subjects)
         written = tuple((fact.mail.message_id, _as_written(fact)) for fact in evidence)
-        last = until.message_id if until else ""
-        self.planted.append(Planted(question, written, detail, names, last))
+        self.planted.append(Planted(question, written, subjects, until.message_id if until else ""))
+        before = first.mail if first else last if kind in ("lookup", "multi-mail") else None
+        # A question that names the day of what it asks about is not asked before that day.
+        self._asked.append(Asked(question, bank, slots, None if "date" in slots else before))
+
+    def _question(
+        self, bank: str, slots: Mapping[str, str | Person]
+    ) -> tuple[str, tuple[str, ...]]:
+        """A question of the bank, as its owner asks it, and the full names of its subjects."""
+        template = self._draw(bank)
+        calls = {k: self._call(v) if isinstance(v, Person) else v for k, v in slots.items()}
+        subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
+        names = (each.full if isinstance(each, Person) else each for each in subjects)
+        return template.format_map(calls), tuple(names)
 
     def ask_update(self, bank: str, new: Fact, old: Fact, chance: float, **slots: Any) -> None:
         """Ask for the newest answer, and with this chance also for the old one before it."""
-        self.ask("latest-update", bank, new, **slots)
+        self.ask("latest-update", bank, new, first=old, **slots)
         if self.rng.random() < chance:
-            self.ask("latest-update", bank, old, until=new.mail, **slots)
+            self.ask("latest-update", bank, old, first=old, until=new.mail, **slots)
 
     def ask_count(self, bank: str, facts: Sequence[Fact], **slots: Any) -> None:
         """Ask how many there are; sometimes before the last has come."""
@@ -314,9 +333,40 @@ class Stage:
         until = facts[upto].mail if upto < total else None
         self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
 
-    def ask_absent(self, after: Draft, **slots: Any) -> None:
-        """Ask for a detail that no mail gives, some time after `after`."""
-        self.ask("unanswerable", "q_unanswerable", after=after, **slots)
+    def ask_absent(self) -> None:
+        """Ask some questions again, in the same words, where nothing answers them: before their
+        mails came, or about somebody or something that another inbox has. As every question has
+        the same chance, its wording does not tell whether it is answerable."""
+        begun = min(draft.utc_date for draft in self.drafts)
+        for like, bank, slots, first in self._asked:
+            if self.rng.random() >= _ASKED_AGAIN:
+                continue
+            date, until, about = like.query_date, "", slots
+            days = (first.utc_date - begun).days if first else 0
+            if first and days > 0 and (not self.strangers or self.rng.random() < 0.7):
+                date, until = begun + dt.timedelta(self.rng.randrange(days)), first.message_id
+            elif self.strangers:
+                about = self._strange(slots)
+            else:
+                continue
+            text, subjects = self._question(bank, about)
+            question = replace(
+                like, question=text, query_date=date, answer=None, message_ids=(),
+                how_realistic=_REALISM["unanswerable"], kind="unanswerable", answerable=False,
+                difficulty="hard" if until else "medium",
+                provenance={**like.provenance, "like": like.kind},
+            )  # fmt: skip
+            self.planted.append(Planted(question, (), subjects, until))
+
+    def _strange(self, slots: Mapping[str, str | Person]) -> Mapping[str, str | Person]:
+        """The slots with a stranger's name for one of the story's own."""
+        changes: list[dict[str, str | Person]] = []
+        for (name, slot), (own, other) in itertools.product(slots.items(), self.strangers):
+            if slot == own:
+                changes.append({name: other})
+            elif isinstance(slot, str) and isinstance(other, str) and str(own) in slot:
+                changes.append({name: slot.replace(str(own), other)})
+        return {**slots, **self.rng.choice(changes)}
 
 
 def _as_written(fact: Fact) -> str:
@@ -327,11 +377,11 @@ def _as_written(fact: Fact) -> str:
 
 
 def _difficulty(kind: Kind, question: str, mails: Sequence[Draft]) -> Difficulty:
-    """Points: few of the question's words in the mails (1), very few (1), two or more gold mails
-    (1), four or more (1), a changed answer (1), none (1; `mails` then has what it grew from)."""
+    """Points: few of the question's words in its gold mails (1), very few (1), two or more gold
+    mails (1), four or more (1), a changed answer (1)."""
     words = wording.words_of(question) - _STOP
     text = " ".join(f"{mail.subject} {mail.text}" for mail in mails)
     share = len(words & wording.words_of(text)) / max(1, len(words))
     points = (share < 0.6) + (share < 0.4) + (len(mails) >= 2) + (len(mails) >= 4)
-    points += kind in ("latest-update", "unanswerable")
+    points += kind == "latest-update"
     return "easy" if points == 0 else "medium" if points == 1 else "hard"

@@ -43,9 +43,6 @@ def tell_approval(stage: Stage) -> None:
         stage.ask("lookup", "q_site", wishes[1]["site"], r=granted[1], item=item)
     stage.ask("multi-mail", "q_item", wishes[1]["site"], grants[1]["amount"], item=item, site=site)
     stage.ask_count("q_count", [each["p"] for each in grants], p=approver)
-    for at in range(1 + (rng.random() < 0.6)):
-        person, item, site = requests[at]
-        stage.ask_absent(grants[at].mail, r=person, item=item, site=site)
 
 
 def tell_interview(stage: Stage) -> None:
@@ -94,8 +91,6 @@ def tell_interview(stage: Stage) -> None:
         stage.ask("lookup", "q_panel", *facts, answer=answer, p=candidates[1])
     stage.ask("multi-mail", "q_firm", resumes[1], slots[1]["date"], firm=firms[1])
     stage.ask_count("q_count", [each["title"] for each in slots], title=title, team=team)
-    for at in range(1 + (rng.random() < 0.6)):
-        stage.ask_absent(slots[at].mail, p=candidates[at])
 
 
 def tell_invoice(stage: Stage) -> None:
@@ -139,8 +134,6 @@ def tell_invoice(stage: Stage) -> None:
     chain = bills[1]["number"], released[1]["q"]
     stage.ask("multi-mail", "q_paid", *chain, vendor=vendor, purpose=other)
     stage.ask_count("q_count", [each["number"] for each in bills], vendor=vendor)
-    for at in range(1 + (rng.random() < 0.6)):
-        stage.ask_absent(bills[at].mail, vendor=vendor, purpose=purposes[at])
 
 
 def tell_outage(stage: Stage) -> None:
@@ -188,8 +181,6 @@ def tell_outage(stage: Stage) -> None:
         stage.ask("lookup", "q_ticket", report, p=user, system=system)
     stage.ask("multi-mail", "q_fault", report, solved, p=user, system=system)
     stage.ask_count("q_count", [each["cause"] for each in outages], system=system)
-    for _ in range(1 + (rng.random() < 0.6)):
-        stage.ask_absent(report.mail, p=user, system=system)
 
 
 def tell_project(stage: Stage) -> None:
@@ -221,19 +212,20 @@ def tell_project(stage: Stage) -> None:
     stage.tell("slip", 11, other_planner, project=near, date=stage.date(stage.day(66), 11))
 
     deadlines = [each["date"] for each in dates]
-    stage.ask("latest-update", "q_deadline", deadlines[-1], project=project)
+    first = deadlines[0]
+    stage.ask("latest-update", "q_deadline", deadlines[-1], first=first, project=project)
     if rng.random() < 0.5:
         at = rng.randrange(0, len(dates) - 1)
         until = dates[at + 1].mail
-        stage.ask("latest-update", "q_deadline", deadlines[at], until=until, project=project)
+        stage.ask(
+            "latest-update", "q_deadline", deadlines[at], first=first, until=until, project=project
+        )
     if rng.random() < 0.5:
         stage.ask("lookup", "q_lead", started["p"], project=project)
     else:
         stage.ask("lookup", "q_budget", budget["amount"], project=project)
     stage.ask("multi-mail", "q_pilot", piloted["project"], started["p"], client=client)
     stage.ask_count("q_count", deadlines[1:], project=project)
-    for _ in range(1 + (rng.random() < 0.6)):
-        stage.ask_absent(budget.mail, project=project)
 
 
 def tell_relocation(stage: Stage) -> None:
@@ -292,8 +284,6 @@ def tell_relocation(stage: Stage) -> None:
         stage.ask("lookup", "q_desk", seats[1]["building"], p=other, city=city)
     stage.ask("multi-mail", "q_successor", announced[0], seats[0]["building"], r=leaver, city=city)
     stage.ask_count("q_count", announced, team=team, city=city)
-    for _ in range(1 + (rng.random() < 0.5)):
-        stage.ask_absent(late.mail, p=mover, city=city)
 
 
 def tell_travel(stage: Stage) -> None:
@@ -332,8 +322,6 @@ def tell_travel(stage: Stage) -> None:
         stage.ask("lookup", "q_hotel", stays[2], p=other, city=first)
     stage.ask("multi-mail", "q_client", visit["city"], stays[1], p=traveller, client=client)
     stage.ask_count("q_count", [each["city"] for each in trips], p=traveller)
-    for at in range(1 + (rng.random() < 0.6)):
-        stage.ask_absent(trips[at].mail, p=traveller, city=cities[at])
 
 
 def _other_amount(stage: Stage, old: Fact) -> FactValue:

@@ -10,6 +10,7 @@ import bisect
 import hashlib
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parseaddr
@@ -78,20 +79,44 @@ class World:
         projects = [self.names.coined(number) for number in range(2, self._office_names)]
         self._chatter = Chatter(config.seed, self.company, projects, plan.weights)
         self.stories = plan_stories(plan, config.seed, len(self.names.people.first))
+        self._of_split = defaultdict[str, list[StoryPlan]](list)
+        self._first_names = defaultdict[tuple[int, str], set[str]](set)
+        for story in self.stories:
+            self._of_split[story.split].append(story)
+            if story.first_names_clear:
+                self._first_names[story.owner, story.kind] |= _first_names(self._cast(story))
 
     def tell(self, story: StoryPlan) -> Stage:
-        names, number = self.names, story.number
-        person = len(self.company.staff) + number * _CAST
-        coined = self._office_names + number * _COINED
+        number = story.number
         stage = Stage(
             rng=Random(f"{self.config.seed}/story/{number}"), plan=story, company=self.company,
-            cast=[names.person(person + at, self.company.owners) for at in range(_CAST)],
-            coined=[names.coined(coined + at) for at in range(_COINED)],
+            cast=self._cast(story), coined=self._coined(story), strangers=self._strangers(story),
             message_ids=(self._message_id(f"{number}.{at}") for at in itertools.count()),
         )  # fmt: skip
         TELL[story.kind](stage)
+        stage.ask_absent()
         stage.drafts.sort(key=lambda draft: draft.minute)
         return stage
+
+    def _cast(self, story: StoryPlan) -> list[Person]:
+        first, owners = len(self.company.staff) + story.number * _CAST, self.company.owners
+        return [self.names.person(first + at, owners) for at in range(_CAST)]
+
+    def _coined(self, story: StoryPlan) -> list[str]:
+        first = self._office_names + story.number * _COINED
+        return [self.names.coined(first + at) for at in range(_COINED)]
+
+    def _strangers(self, story: StoryPlan) -> list[tuple[Person, Person] | tuple[str, str]]:
+        """The story's names beside those of a story of another inbox of the split. Where first
+        names are clear, nobody in the owner's stories of this kind has those of the other."""
+        near, split = self._first_names[story.owner, story.kind], self._of_split[story.split]
+        rng = Random(f"{self.config.seed}/strangers/{story.number}")
+        for other in rng.sample(split, min(len(split), 40)):
+            cast = self._cast(other)
+            if other.owner != story.owner and near.isdisjoint(_first_names(cast)):
+                people = zip(self._cast(story), cast, strict=True)
+                return [*people, *zip(self._coined(story), self._coined(other), strict=True)]
+        return []
 
     def _message_id(self, mark: str) -> str:
         """An id that looks like those of chatter: it must not tell that a mail matters."""
@@ -114,6 +139,10 @@ class World:
                 number += 1
                 data = render(rng, draft, plain_only=self.company.plain)
                 yield RawMessage(f"synthetic/{number:07d}.eml", data)
+
+
+def _first_names(people: list[Person]) -> set[str]:
+    return {name for person in people for name in (person.given, person.nick)}
 
 
 def messages(config: WorldConfig) -> Iterator[RawMessage]:

@@ -98,7 +98,7 @@ def test_figures_in_json_and_folder(art_e: Run, offline: Any, home: Path, world:
     figures = shown["models"]["offline"]
     assert (figures["n"], figures["errors"], figures["cost_usd"]) == (12, 0, 0)
     # No progress bar where there is no terminal.
-    assert result.stderr == "12 of 37 questions, drawn over inboxes and kinds (seed 0)\n"
+    assert result.stderr == "12 of 36 questions, drawn over inboxes and kinds (seed 0)\n"
     folder = Path(shown["run"])
     assert folder.parent == home / "runs"
     names = {each.name for each in folder.iterdir()} - {".lock"}
