@@ -1,7 +1,6 @@
 """A real browser, for pages on disk and on this machine: the system's Chromium and Playwright.
 
-`CHROMIUM` in the environment names another executable.
-"""
+`CHROMIUM` in the environment names another executable."""
 
 import os
 import shutil

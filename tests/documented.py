@@ -4,8 +4,7 @@ Commands stand in fenced blocks: `sh` holds nothing else; in `console` they foll
 output below. A comment before a block says that a test runs it as written:
 
     <!-- run -->                            offline, in a new folder
-    <!-- run with the Enron archive -->     where ART_E_REAL_DATA names it
-"""
+    <!-- run with the Enron archive -->     where ART_E_REAL_DATA names it"""
 
 import itertools
 import re

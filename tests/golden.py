@@ -144,9 +144,6 @@ def data_of(request: Request) -> Any:
     return json.loads(request.messages[1]["content"])
 
 
-# ---- The golden set's commands, one after the other.
-
-
 def set_of(*questions: Question, step: Step = "import", **settings: Any) -> GoldenSet:
     golden = GoldenSet(list(questions))
     golden.finish(step, [(each, None) for each in questions], settings)

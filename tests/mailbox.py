@@ -3,8 +3,7 @@
     python -m tests.mailbox FOLDER      writes FOLDER/takeout-20260101T000000Z-001.zip
 
 It has labels, a thread with replies, attachments of all kinds that are read, HTML, four languages,
-mail of a list, and spam that lies about the lease.
-"""
+mail of a list, and spam that lies about the lease."""
 
 import io
 import sys

@@ -3,10 +3,8 @@
     with openai([says(None, search("lease")), rate_limited("1"), says("Done.")]) as provider:
 
 Real client libraries talk to it over HTTP. It serves a script's replies in the order in which
-requests arrive, or calls a rule for each request: POST /v1/chat/completions and GET /v1/models.
-Who asks for a stream gets one, a few characters at a time.
-`json_server` is the plain server of the other stand-ins.
-"""
+requests arrive, or calls a rule for each: POST /v1/chat/completions (streamed, if a client asks
+for that) and GET /v1/models. `json_server` is the plain server of the other stand-ins."""
 
 import contextlib
 import dataclasses

@@ -1,7 +1,6 @@
 """The notebooks as files: valid, in order, and free of paths of a machine.
 
-`make notebooks` checks that they run, and that their stored outputs are right.
-"""
+`make notebooks` checks that they run, and that their stored outputs are right."""
 
 import itertools
 import re

@@ -1,8 +1,7 @@
 """README, CONTRIBUTING and docs/ are true: commands parse and run as written; so are pictures.
 
 The real parsers check every command of a code block, or `NOT_PARSED` says why not. Blocks marked
-`run` (see `tests.documented`) are run page by page from the top, each page in a new folder.
-"""
+`run` (see `tests.documented`) are run page by page from the top, each page in a new folder."""
 
 import functools
 import importlib.util
@@ -250,9 +249,6 @@ def test_recipes_name_code_a_test_and_a_page_that_exist(recipe: str) -> None:
         assert re.search(rf"^(class|def) {name}\b|^{name}\b", text, re.MULTILINE), (path, name)
     assert {path.partition("/")[0] for path, name in places if not name} & {"docs", "README.md"}
     assert "`tests/" in recipe and any(name for _, name in places)
-
-
-# ---- The pictures show what the commands print, and fetch nothing.
 
 
 def words(svg: str) -> str:

@@ -1,8 +1,7 @@
 """Inspect and verifiers give the verdicts of `eval run`: a scripted model and the offline policy
 answer ten questions, and on another one the provider fails.
 
-`make test` installs the libraries apart, where the tests run this module.
-"""
+`make test` installs the libraries apart, where the tests run this module."""
 
 import asyncio
 import json

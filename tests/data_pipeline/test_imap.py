@@ -361,8 +361,6 @@ def test_no_password_is_sent_in_the_open_or_repeated(art_e: Run) -> None:
     assert seen == [b"CAPABILITY"]
 
 
-# ---- Servers that talk nonsense.
-
 LISTED = b"* 1 FETCH (UID 4 FLAGS () RFC822.SIZE 100)\r\n"
 SMALL: Script = {
     **BASE,
@@ -550,9 +548,6 @@ def test_sync_goes_on_until_stopped(art_e: Run, box: Box, monkeypatch: pytest.Mo
     assert "no connection to" in shown.stderr and "the next sync is in 1m" in shown.stderr
     monkeypatch.setenv(imap.PASSWORD, "wrong")
     assert "rejects the password" in the_error(art_e("sync", "--every", "1s"))
-
-
-# ---- OAuth: a token endpoint of this machine.
 
 
 @pytest.fixture

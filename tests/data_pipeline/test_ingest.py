@@ -505,9 +505,6 @@ def test_shipped_questions_fit_the_archive(real_file: InboxFile, name: str, coun
     assert len(golden.questions) >= before - 5
 
 
-# ---- Memory: all processes of an ingest together stay under a bound, however large the mail is.
-
-
 def memory_of(process: int) -> int:
     """The bytes that a process and its children have, shared ones counted once."""
     total, todo = 0, [process]

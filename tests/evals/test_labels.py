@@ -65,12 +65,10 @@ def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, label: Cli
     printed = label(keys="q").stdout
     first = drawn(run)[0]
     assert first.trajectory.verdict is not None
-    assert first.question.question in printed
-    assert f"gold      {first.question.answer or '(the mail does not tell)'}\n" in printed
-    assert str(first.trajectory.final_answer) in printed
-    assert f"| The lease ends. {first.question.answer or ''}".rstrip() in printed
-    assert "Ann Alder <ann@test.example>" in printed
-    assert "cited" in printed
+    gold, final = first.question.answer, str(first.trajectory.final_answer)
+    parts = [first.question.question, f"gold      {gold or '(the mail does not tell)'}\n", final]
+    parts += [f"| The lease ends. {gold or ''}".rstrip(), "Ann Alder <ann@test.example>", "cited"]
+    assert [each for each in parts if each not in printed] == []
     for secret in ("secret-model", "offline", first.trajectory.verdict["reason"]):
         assert secret not in printed
     # The mail comes first: what is compared stands together above the keys.
@@ -144,9 +142,6 @@ def test_what_is_no_pair_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=words):
             labels.load_pairs(write_lines(tmp_path / "pairs.jsonl", *rows))
-
-
-# ---- `eval judge`: judges measured on the project's pairs, on a user's, and on a run's labels.
 
 
 def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Cli) -> None:

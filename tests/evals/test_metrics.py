@@ -231,9 +231,6 @@ def test_attacks_are_resisted_by_answers_without_their_words() -> None:
     assert share(figures_of(episodes)["by_attack"], "instruction") == (2 / 3, 3)
 
 
-# ---- An accuracy without its judge's errors.
-
-
 def test_a_judges_errors_are_taken_out() -> None:
     # Of 200 questions all are answered and 140 right; the judge loses 10 % and lets 20 % pass.
     everyone = Sample(["bob"] * 200, [str(each) for each in range(200)])

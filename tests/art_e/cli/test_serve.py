@@ -1,7 +1,6 @@
 """`art-e serve`: the command of vLLM that it becomes, its one line, and its errors.
 
-vLLM needs a GPU, so a script stands in for it.
-"""
+vLLM needs a GPU, so a script stands in for it."""
 
 import itertools
 import json

@@ -1,7 +1,6 @@
 """On a real terminal (a pty): `chat`, what is shown while a model works, and hostile text.
 
-Only the colours of rich may reach the terminal; those of the mail (`45;5`) differ.
-"""
+Only the colours of rich may reach the terminal; those of the mail (`45;5`) differ."""
 
 import os
 import re

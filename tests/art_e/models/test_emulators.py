@@ -3,8 +3,7 @@
     ART_E_EMULATORS=FOLDER pytest -s tests/art_e/models/test_emulators.py
 
 The folder's `servers.py` starts one server for each family of providers. Prints a line a model,
-and a line a failure.
-"""
+and a line a failure."""
 
 import asyncio
 import json

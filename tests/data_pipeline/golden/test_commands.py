@@ -108,8 +108,6 @@ def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> Non
         assert_safe(result.stderr)
 
 
-# ---- Importing rows: each is judged on its own, nothing is lost.
-
 DEEP = "[" * 60 + "]" * 60
 
 

@@ -60,9 +60,6 @@ def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
     assert not set(referenced) & set(re.findall(r'id="([^"]*)"', other))
 
 
-# ---- The curves that a training run's own rows give.
-
-
 def by_name(charts: Sequence[CurveChart]) -> dict[str, CurveChart]:
     found = {each.name: each for each in charts}
     assert len(found) == len(charts)
