@@ -4,13 +4,12 @@ The field names are those of the public ART-E data set, so that its rows load as
 `difficulty`, `answerable`, `split` and `provenance` are ours."""
 
 import contextlib
-import dataclasses
 import datetime as dt
 import json
 import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -57,11 +56,11 @@ class Question:
     difficulty: Difficulty | None = None
     answerable: bool | None = None
     split: Split | None = None
-    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
     equivalent_ids: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Any]:
-        row = dataclasses.asdict(self)
+        row = asdict(self)
         for name in ("message_ids", "equivalent_ids"):
             row[name] = list(row[name])
         row["query_date"] = self.query_date and self.query_date.isoformat()
@@ -83,10 +82,10 @@ class Question:
         except (TypeError, RecursionError):
             raise ValueError("provenance: it is not JSON") from None
         if question.answerable is None and question.kind == "unanswerable":
-            return dataclasses.replace(question, answerable=False)
+            return replace(question, answerable=False)
         if question.answerable is None and question.answer is not None:
             # A gold answer may abstain ("I don't know").
-            return dataclasses.replace(question, answerable=not is_abstention(question.answer))
+            return replace(question, answerable=not is_abstention(question.answer))
         return question
 
 

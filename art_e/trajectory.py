@@ -3,11 +3,10 @@
 An episode appends its exchanges and events while it runs. `exchanges` reads a stored conversation.
 """
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -141,7 +140,7 @@ class Trajectory:
         return list(dict.fromkeys(itertools.chain.from_iterable(whole)))
 
     def to_line(self) -> str:
-        return compact_json(dataclasses.asdict(self))
+        return compact_json(asdict(self))
 
     @classmethod
     def from_line(cls, line: str) -> Self:

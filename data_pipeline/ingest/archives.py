@@ -3,7 +3,6 @@
 import bz2
 import contextlib
 import gzip
-import io
 import itertools
 import lzma
 import os
@@ -11,7 +10,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from io import BufferedReader
+from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,7 +30,7 @@ ARCHIVES = tuple(".zip .olm .tar .tgz .txz .tbz2 .tar.gz .tar.xz .tar.bz2 .7z .r
 @contextlib.contextmanager
 def decompressed(path: Path) -> Iterator[BufferedReader]:
     """Open a file, decompressed if it is gzip, xz or bzip2 (by content, not by name)."""
-    file: BufferedReader = BufferedReader(io.FileIO(path), 1 << 16)
+    file: BufferedReader = BufferedReader(FileIO(path), 1 << 16)
     with file:
         head = file.peek(6)
         unpack = next((_PACKERS[magic] for magic in _PACKERS if head.startswith(magic)), None)
@@ -57,7 +56,7 @@ def _check_unpacked(path: Path, size: int) -> None:
         )
 
 
-class _Stream(io.RawIOBase):
+class _Stream(RawIOBase):
     def __init__(self, take: Callable[[int], bytes]) -> None:
         self._take = take
 

@@ -4,10 +4,8 @@
 the same mail lies."""
 
 import codecs
-import contextlib
 import csv
 import datetime as dt
-import io
 import itertools
 import lzma
 import os
@@ -20,10 +18,10 @@ import zipfile
 import zlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from email.encoders import encode_base64
 from functools import lru_cache, partial
-from io import BufferedReader
+from io import BufferedReader, BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,7 +46,7 @@ Reader = Callable[[Path], Iterable[RawMessage | MailFields]]
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, csv.Error)
 
 
-@contextlib.contextmanager
+@contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn what goes wrong while `path` is read into a `UserError`."""
     shown = encodable(os.fspath(path))
@@ -140,7 +138,7 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
                     yield RawMessage(name, b"", fault=_FAULTS["packed" if is_packed else "other"])
 
 
-@contextlib.contextmanager
+@contextmanager
 def _opened(place: Path | BufferedReader) -> Iterator[BufferedReader]:
     """A file of mail without a byte order mark, with lines that end as they do today."""
     with archives.decompressed(place) if isinstance(place, Path) else nullcontext(place) as stream:
@@ -161,7 +159,7 @@ def _kind_of(name: str, stream: BufferedReader) -> str | None:
         return "mail"
     if way_out := PROGRAMS["closed"].get("olm" if _OLM in name else head[:4].hex()):
         raise UserError(f"{name} {way_out}")
-    lines = io.BytesIO(head.lstrip(b"\r\n"))
+    lines = BytesIO(head.lstrip(b"\r\n"))
     first = lines.readline()
     behind = list(_header_block(lines, deque())) if first.startswith(b"From") else []
     is_mbox = bool(_DATED.match(first)) or _is_separator(first, behind, True)
@@ -195,7 +193,7 @@ def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str
     renamed = (file for file in files if INFO.split(encodable(file.name))[0] == unique)
     for now in itertools.chain([place], renamed):
         # Dovecot can pack them.
-        with contextlib.suppress(FileNotFoundError), _opened(now) as stream:
+        with suppress(FileNotFoundError), _opened(now) as stream:
             folder, file = now.parts[-2:] if isinstance(now, Path) else (part[2], name)
             labels = of_maildir(f"{part[1] or ''}/{folder}", encodable(file))
             return RawMessage(source, stream.read(LARGEST_MESSAGE + 1), labels=labels)
@@ -238,7 +236,7 @@ def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
     lacking = sum("x-apple-content-length" in part for part in tree.walk()) or 1
     for file in archives.regular_files(folder) if folder.is_dir() else ():
         part: Any = tree
-        with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError):
+        with suppress(LookupError, TypeError, ValueError, AttributeError):
             for number in file.parent.name.split("."):
                 part = part.get_payload()[int(number) - 1]
             part.replace_header("x-apple-content-length", "0")
@@ -246,7 +244,7 @@ def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
             del part["content-transfer-encoding"]
             encode_base64(part)
             lacking -= 1
-    with contextlib.suppress(LookupError, ValueError, RecursionError):
+    with suppress(LookupError, ValueError, RecursionError):
         return tree.as_bytes(), lacking > 0
     return message, True
 
@@ -356,7 +354,7 @@ def _counted(
     after = [stream.readline(_LONGEST_READ) for _ in range(2)]
     following = b"".join(after).lstrip(b"\r\n")
     if len(body) < int(length[1]) or (following and not following.startswith(b"From ")):
-        rest = io.BytesIO(body + b"".join(after))
+        rest = BytesIO(body + b"".join(after))
         return False, archives.buffered(lambda size: rest.read(size) or stream.read(size))
     data += block
     data += body
@@ -399,7 +397,7 @@ def _read_csv(path: Path) -> Iterator[RawMessage]:
     csv.field_size_limit(2 * LARGEST_MESSAGE)
     with (
         archives.decompressed(path) as stream,
-        io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
+        TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
     ):
         rows = csv.reader(text, strict=True)
         header = next(rows, [])
