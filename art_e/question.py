@@ -146,10 +146,8 @@ def read_rows(source: str) -> Iterator[RawRow]:
     elif _HUB_ID.fullmatch(source) and path.suffix not in (".jsonl", ".parquet"):
         yield from _hub_rows(source)
     else:
-        raise UserError(
-            f"no questions at {source}: give a Parquet or JSONL file, a folder or a hub id,"
-            f" or {' or '.join(SHIPPED)}"
-        )
+        why = f"no questions at {source}: give a Parquet or JSONL file"
+        raise UserError(f"{why}, a folder or a hub id, or {' or '.join(SHIPPED)}")
 
 
 @cache

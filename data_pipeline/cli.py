@@ -92,10 +92,9 @@ def ingest(
     if accounts:
         is_other = append and path.exists() and not follows
         if len(accounts) < len(sources) or is_other or limit or limits:
-            raise UserError(
-                "IMAP accounts are read whole, into a file without other mail: name no other"
-                " source, and drop --limit, --max-body-chars and --max-recipients"
-            )
+            why = "IMAP accounts are read whole, into a file without other mail"
+            fix = "name no other source, and drop --limit, --max-body-chars and --max-recipients"
+            raise UserError(f"{why}: {fix}")
         users = {each: each.user.lower() for each in accounts if _ADDRESS.fullmatch(each.user)}
         owners = {each: owner or users.get(each, "") for each in accounts}
         changes, errors = spool.follow(owners, path, no_others=not append)
@@ -270,10 +269,8 @@ def _check_target(path: Path, *, may_change: bool) -> None:
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
     if head and not may_change:
         more = "art-e sync renews it" if spool.state_file(path).exists() else "--append adds to it"
-        raise UserError(
-            f"{path} is an inbox file already: {more}, --replace makes it anew, and another --db"
-            " leaves it alone"
-        )
+        why = f"{path} is an inbox file already"
+        raise UserError(f"{why}: {more}, --replace makes it anew, and another --db leaves it alone")
 
 
 def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None:

@@ -94,10 +94,8 @@ def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run 
         if name not in _MAY_DIFFER and had.get(name) != value
     ]
     if differing:
-        raise UserError(
-            f"{run.folder} can't be resumed: it was made with {'; '.join(differing)};"
-            " give the same options, or another --out"
-        )
+        why = f"{run.folder} can't be resumed: it was made with {'; '.join(differing)}"
+        raise UserError(f"{why}; give the same options, or another --out")
     return run
 
 

@@ -279,10 +279,8 @@ def _note_cut(run: Run, ran: Mapping[Key, Scored], episodes: int, max_cost: floa
     what = "stopped by Ctrl-C" if output.interrupted() else "not complete"
     measured = sum(each.measured for each in ran.values())
     more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out {run.folder}"
-    output.note(
-        f"{what}: {measured:,} of {output.plural(episodes, 'episode')} measured and kept; to ask"
-        f" the rest give the same command with {more}"
-    )
+    kept = f"{measured:,} of {output.plural(episodes, 'episode')} measured and kept"
+    output.note(f"{what}: {kept}; to ask the rest give the same command with {more}")
 
 
 def _entrant(
@@ -314,10 +312,9 @@ def _entrant(
 def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:
     """Raise UserError if hosted models would be ranked by words, and nobody said so."""
     if not (judge or setting("judge")) and "hosted" in map(kind_of, models):
-        raise UserError(
-            "without a model as judge, right answers in other words count as wrong: give"
-            " --judge MODEL, or --judge offline to rank hosted models all the same"
-        )
+        why = "without a model as judge, right answers in other words count as wrong"
+        fix = "give --judge MODEL, or --judge offline to rank hosted models all the same"
+        raise UserError(f"{why}: {fix}")
 
 
 class _Fee(NamedTuple):

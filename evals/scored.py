@@ -222,10 +222,8 @@ def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> Non
         if each.answerable is None or (each.answerable and each.answer is None)
     ]
     if unlabelled:
-        raise UserError(
-            f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}; give them"
-            " one, or set answerable to false"
-        )
+        why = f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}"
+        raise UserError(f"{why}; give them one, or set answerable to false")
     [(most_used, times)] = Counter(each.id for each in questions).most_common(1)
     if times > 1:
         raise UserError(f"{times} questions have the id {most_used!r}; give each its own")

@@ -98,10 +98,8 @@ def chosen_form(
     path = expanded(recipe)
     overriding = episode_form(recipe) if path.is_dir() else _form_in(path)
     if overriding is None:
-        raise UserError(
-            f"--recipe {recipe} has no form of episode: name a TOML file with a table [episode], or"
-            " the folder of a training run or checkpoint"
-        )
+        why = f"--recipe {recipe} has no form of episode: name a TOML file with a table [episode]"
+        raise UserError(f"{why}, or the folder of a training run or checkpoint")
     return overriding
 
 

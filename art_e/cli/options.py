@@ -68,10 +68,8 @@ def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:
     if len(owners) == 1:
         return owners[0]
     has = f"{len(owners)} owners" if owners else "no single owner"
-    raise UserError(
-        f"whose inbox? the file has {has}: add --inbox ADDRESS"
-        f" (art-e inboxes{db_argument(db)} lists them)"
-    )
+    why = f"whose inbox? the file has {has}"
+    raise UserError(f"{why}: add --inbox ADDRESS (art-e inboxes{db_argument(db)} lists them)")
 
 
 @contextlib.contextmanager

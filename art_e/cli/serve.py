@@ -50,10 +50,8 @@ def serve(
     """Serve a checkpoint to any OpenAI client with vLLM, until Ctrl-C."""
     named = f"{checkpoint}+{adapter}" if adapter else checkpoint
     if (vllm := shutil.which("vllm")) is None:
-        raise UserError(
-            f"art-e serve needs vLLM (make gpu, or pip install vllm);"
-            f" without a server: art-e ask --model local:{named}"
-        )
+        why = "art-e serve needs vLLM (make gpu, or pip install vllm)"
+        raise UserError(f"{why}; without a server: art-e ask --model local:{named}")
     served = re.sub(r"[^A-Za-z0-9._-]+", "-", name or expanded(checkpoint).resolve().name)
     command = vllm_command(vllm, *checkpoints.of_training(checkpoint, adapter), served)
     # By default vLLM answers the pages of any site that a browser shows.
@@ -79,10 +77,8 @@ def vllm_command(vllm: str, checkpoint: str, adapter: str | None, name: str) -> 
     model = checkpoints.checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(model, checkpoint)
     if not reloads_the_same(model, tokenizer):
-        raise UserError(
-            f"vLLM would load another tokenizer than the one saved in {checkpoint};"
-            f" use --model local:{checkpoint}, or train it with a Qwen2Tokenizer"
-        )
+        why = f"vLLM would load another tokenizer than the one saved in {checkpoint}"
+        raise UserError(f"{why}; use --model local:{checkpoint}, or train it with a Qwen2Tokenizer")
     parser = {"json": "hermes", "xml": "qwen3_xml"}[call_form(tokenizer)]
     command = [vllm, "serve", str(model), "--dtype", "bfloat16"]
     command += ["--enable-auto-tool-choice", "--tool-call-parser", parser]

@@ -32,10 +32,8 @@ def meant_checkpoint(folder: Path) -> Path:
     best = _json_object(folder / METRICS).get("best_checkpoint")
     others = f"name one of {folder / CHECKPOINTS}"
     if not isinstance(best, str):
-        raise UserError(
-            f"{folder} has no best checkpoint yet: its {METRICS} names none; {others}, or continue"
-            " the run (--resume)"
-        )
+        why = f"{folder} has no best checkpoint yet: its {METRICS} names none"
+        raise UserError(f"{why}; {others}, or continue the run (--resume)")
     if not (folder / best).is_dir():
         raise UserError(f"{folder / best}, the best checkpoint of {folder}, is missing; {others}")
     return folder / best
@@ -72,10 +70,8 @@ def base_of(checkpoint: Path) -> str | None:
     base = _json_object(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")
     if isinstance(base, str) and base:
         return base
-    raise UserError(
-        f"the {ADAPTER_CONFIG} of {checkpoint} does not name the model that it was trained on;"
-        " write it there as base_model_name_or_path"
-    )
+    why = f"the {ADAPTER_CONFIG} of {checkpoint} does not name the model that it was trained on"
+    raise UserError(f"{why}; write it there as base_model_name_or_path")
 
 
 def of_training(name: str, adapter: str | None = None) -> tuple[str, str | None]:

@@ -53,11 +53,8 @@ def _guard_clients() -> None:
         if request.method != "POST":
             return there
         hosts = [each.url.netloc.decode("ascii", "replace") for each in (request, there)]
-        raise PolicyError(
-            "redirect",
-            f"{hosts[0]} sends the call on to {hosts[1]}, and no redirect is followed;"
-            " set the address of the server that answers",
-        )
+        why = f"{hosts[0]} sends the call on to {hosts[1]}, and no redirect is followed"
+        raise PolicyError("redirect", f"{why}; set the address of the server that answers")
 
     BaseClient._build_redirect_request = refuse  # type: ignore[method-assign]
     Response.aiter_bytes = bounded  # type: ignore[method-assign]
@@ -229,11 +226,9 @@ async def _by_ollama(
         message, last = await _follow_ollama(client, {**body, "options": options}, on_text)
     prompt, completion = last.get("prompt_eval_count", 0), last.get("eval_count", 0)
     if prompt >= context or 0 < prompt < chars // _MOST_CHARS:
-        raise PolicyError(
-            "context",
-            f"Ollama cut the conversation: {prompt:,} tokens of about {chars // 4:,} reached the"
-            f" model, whose context is {limit:,}; ask with fewer turns, or another model",
-        )
+        part = f"{prompt:,} tokens of about {chars // 4:,}"
+        why = f"Ollama cut the conversation: {part} reached the model, whose context is {limit:,}"
+        raise PolicyError("context", f"{why}; ask with fewer turns, or another model")
     cut = last.get("done_reason") == "length"
     reason = "tool_calls" if message["tool_calls"] else "length" if cut else "stop"
     answer = {

@@ -157,10 +157,8 @@ def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrained
     """Return the model with the adapter. Raises `UserError` if weights have no counterpart."""
 
     def misfit(why: str) -> UserError:
-        return UserError(
-            f"the adapter {name} does not fit the model: {why}; name the model that it was trained"
-            f" on (base_model_name_or_path in its {ADAPTER_CONFIG})"
-        )
+        fix = f"name the model that it was trained on (base_model_name_or_path in {ADAPTER_CONFIG})"
+        return UserError(f"the adapter {name} does not fit the model: {why}; {fix}")
 
     try:
         with warnings.catch_warnings():

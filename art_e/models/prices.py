@@ -155,11 +155,9 @@ class Budget:
             if not (math.isfinite(max_cost_usd) and max_cost_usd >= 0):
                 raise UserError("--max-cost must be an amount in USD, such as 0.50")
             if price is None:
-                raise UserError(
-                    f"--max-cost can't be kept: the price of {model} is not known;"
-                    f' add [models."{model}"] with usd_per_million_prompt and'
-                    f" usd_per_million_completion to {prices_file()}"
-                )
+                why = f"--max-cost can't be kept: the price of {model} is not known"
+                fields = "usd_per_million_prompt and usd_per_million_completion"
+                raise UserError(f'{why}; add [models."{model}"] with {fields} to {prices_file()}')
         self._price = price
         # Fractions, because sums of floats drift.
         self._limit = None if max_cost_usd is None else Fraction(max_cost_usd)
@@ -181,12 +179,9 @@ class Budget:
             if self._limit is not None and in_sum > self._limit:
                 self.exhausted = True
                 pending = f" and ${float(self._reserved):.4f} under way" if self._reserved else ""
-                raise PolicyError(
-                    "budget",
-                    f"the next call could pass the limit of ${float(self._limit):.4f}"
-                    f" (${self.spent:.4f} spent{pending}, up to ${most:.4f} more);"
-                    " --max-cost sets it",
-                )
+                why = f"the next call could pass the limit of ${float(self._limit):.4f}"
+                sums = f"${self.spent:.4f} spent{pending}, up to ${most:.4f} more"
+                raise PolicyError("budget", f"{why} ({sums}); --max-cost sets it")
             self._reserved += Fraction(most)
         return most
 

@@ -117,17 +117,13 @@ def receiving_host(model: str) -> str:
     provider = provider_of(model)
     address = address_of(provider)
     if address is None and provider in PROVIDERS:
-        raise UserError(
-            f"where is the server of {model}? export {PROVIDERS[provider].variables[0]}=URL,"
-            " such as http://localhost:8000/v1"
-        )
+        why = f"where is the server of {model}? export {PROVIDERS[provider].variables[0]}=URL"
+        raise UserError(f"{why}, such as http://localhost:8000/v1")
     if address is None:
         address = load_litellm().get_api_base(model, {})
     if not address:
-        raise UserError(
-            f"can't tell which host would receive the mail that {model} reads;"
-            f" use a provider such as {', '.join(sorted(PROVIDERS)[:5])}"
-        )
+        why = f"can't tell which host would receive the mail that {model} reads"
+        raise UserError(f"{why}; use a provider such as {', '.join(sorted(PROVIDERS)[:5])}")
     host = _host_of(address, model)
     if provider.startswith("ollama") and on_this_machine(host) and model.endswith(_OLLAMA_CLOUD):
         return OLLAMA_HOST

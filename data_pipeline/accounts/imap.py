@@ -91,10 +91,9 @@ class Account(NamedTuple):
         if (grant := grant_in(self.grant_file)) is not None:
             return grant
         if self.provider is not None and self.provider.device_url:
-            raise UserError(
-                f"{self.host} takes no password, as all of Microsoft's, but OAuth: art-e login"
-                f" {self} --client-id ID (docs/inbox.md says where you get an id)"
-            )
+            why = f"{self.host} takes no password, as all of Microsoft's, but OAuth"
+            fix = f"art-e login {self} --client-id ID (docs/inbox.md says where you get an id)"
+            raise UserError(f"{why}: {fix}")
         with contextlib.suppress(ImportError):
             import keyring
 
@@ -304,10 +303,9 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
         imap.sign_in(is_token=grant is not None)
         yield imap
     except ssl.SSLCertVerificationError as error:
-        raise UserError(
-            f"the certificate of {account} can't be trusted ({error.verify_message}):"
-            " check the host's name; SSL_CERT_FILE names a certificate of your own"
-        ) from None
+        fault = f"the certificate of {account} can't be trusted ({error.verify_message})"
+        fix = "check the host's name; SSL_CERT_FILE names a certificate of your own"
+        raise UserError(f"{fault}: {fix}") from None
     except (imaplib.IMAP4.error, OSError, *_NONSENSE) as error:
         if isinstance(error, OSError) and (error.filename or error.errno in _OURS):
             raise
@@ -320,10 +318,9 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
         odd = isinstance(error, _NONSENSE) or _UNEXPECTED.search(str(error)) is not None
         if odd or not cut:
             what = "answers what no IMAP server does" if odd else "refuses"
-            raise UserError(
-                f"{account} {what} ({shown(error, password)}): check its name and that"
-                f" {account.port} is its port for IMAP, or try again later"
-            ) from None
+            fault = f"{account} {what} ({shown(error, password)})"
+            fix = f"check its name and that {account.port} is its port for IMAP, or try again later"
+            raise UserError(f"{fault}: {fix}") from None
         # What imaplib says holds pieces of mail.
         why = error.strerror or str(error) if isinstance(error, OSError) else "it was closed"
         raise ConnectionError(why) from None

@@ -145,10 +145,8 @@ def _read_account(account: Account, old: Messages) -> Messages:
             if have() > before:
                 waits = iter(WAITS_S)
             if (wait := next(waits, None)) is None:
-                raise UserError(
-                    f"no connection to {account} ({error}): what was fetched is kept, and the same"
-                    " command goes on from there"
-                ) from None
+                why = f"no connection to {account} ({error}): what was fetched is kept"
+                raise UserError(f"{why}, and the same command goes on from there") from None
             note(f"the connection to {account.host} is cut ({error}); again in {wait:.0f} s")
             time.sleep(wait)
 

@@ -103,10 +103,8 @@ def generate_command(
     After a kill, a reached --max-cost or a failure of the provider, the same command asks only
     for the replies that are missing."""
     if model == OFFLINE:
-        raise UserError(
-            "questions are written by a model; those of the synthetic world need none:"
-            " art-e golden import world.questions.jsonl"
-        )
+        why = "questions are written by a model; those of the synthetic world need none"
+        raise UserError(f"{why}: art-e golden import world.questions.jsonl")
     counts = Counts(train, validation, test)
     named = tuple(inboxes or ())
     options = generate.GoldenOptions(seed, counts, min_mails, named, batches, questions)
@@ -206,10 +204,8 @@ def verify_command(
     A superseded answer becomes a latest-update question. A rerun asks only for missing
     replies."""
     if model == OFFLINE:
-        raise UserError(
-            "words alone can't find a wrong answer; name a model with --model, or go on without"
-            " this step: art-e golden split"
-        )
+        what = "words alone can't find a wrong answer; name a model with --model"
+        raise UserError(f"{what}, or go on without this step: art-e golden split")
     with _step("verify", out, db, as_json=as_json) as (file, golden, folder):
         verify.refuse_own_rows(golden, model)
         readings = responses_folder(folder, "read", model)
@@ -254,10 +250,9 @@ def split_command(
         split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
-    output.note(
-        f"{quoted:,} of {output.plural(learned, 'gold mail')} outside the test split"
-        f" ({quoted / max(learned, 1):.1%}) stand to 80% or more in mail of a test inbox"
-    )
+    outside = f"{output.plural(learned, 'gold mail')} outside the test split"
+    where = f"({quoted / max(learned, 1):.1%}) stand to 80% or more in mail of a test inbox"
+    output.note(f"{quoted:,} of {outside} {where}")
     inboxes: dict[str, int] = record["inboxes"]
     origins = {"generate": "as generate drew them", "rows": "as the rows came with them"}
     origin = origins.get(record["splits_from"], f"drawn by seed {seed}")

@@ -256,10 +256,8 @@ def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
         splits = inboxes.choose_inboxes(file, options.counts, options.seed, options.min_mails)
     batches = draw_batches(file, splits, options.batches, options.seed)
     if not batches:
-        raise UserError(
-            "no inbox has mails of a usable length that no inbox of another split holds;"
-            " name others with --inbox, or lower --min-mails"
-        )
+        why = "no inbox has mails of a usable length that no inbox of another split holds"
+        raise UserError(f"{why}; name others with --inbox, or lower --min-mails")
     data, days = [], {}
     sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
     for address, drawn in groupby(batches, key=lambda each: each.inbox):

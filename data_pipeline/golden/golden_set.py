@@ -214,10 +214,8 @@ def natural(text: str) -> tuple[str, str]:
 def _manifest(folder: Path) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text("utf-8"))
     if manifest["schema"] != SCHEMA:
-        raise UserError(
-            f"{folder} was made by another version of art-e; import its rows into a new folder:"
-            f" art-e golden import {folder} --out NEW"
-        )
+        why = f"{folder} was made by another version of art-e; import its rows into a new folder"
+        raise UserError(f"{why}: art-e golden import {folder} --out NEW")
     if unknown := manifest["steps"].keys() - STEP_FILES:
         raise ValueError(f"{MANIFEST}: there is no step {unknown.pop()!r}")
     return manifest
@@ -229,10 +227,8 @@ def _reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"{folder} holds no golden set; make one with: art-e golden generate --out"
-            f" {folder}, or art-e golden import FILE --out {folder}"
-        ) from None
+        why = f"{folder} holds no golden set; make one with: art-e golden generate --out {folder}"
+        raise UserError(f"{why}, or art-e golden import FILE --out {folder}") from None
     except OSError as error:
         raise UserError(f"can't read {folder}: {error.strerror}; name another set") from None
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:

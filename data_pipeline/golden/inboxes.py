@@ -198,10 +198,9 @@ def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -
     parameters = [min_mails, owners, owners, owners, MIN_SENT]
     rows = file.execute(QUERIES["persons"], parameters).fetchall()
     if not rows:
-        raise UserError(
-            f"no inbox of {'an owner' if owners else 'a person'} holds {min_mails:,} mails; lower"
-            " --min-mails, or name some with --inbox (art-e inboxes lists them)"
-        )
+        why = f"no inbox of {'an owner' if owners else 'a person'} holds {min_mails:,} mails"
+        fix = "lower --min-mails, or name some with --inbox (art-e inboxes lists them)"
+        raise UserError(f"{why}; {fix}")
     # The first address of each person, so that nobody is in two splits: "Kaminski, Vince J" is
     # "Vince Kaminski", and a single word ("legal", "jeff") names nobody.
     persons, taken = list[str](), set[frozenset[str]]()

@@ -50,10 +50,8 @@ def decompressed(path: Path) -> Iterator[BufferedReader]:
 def _check_unpacked(path: Path, size: int) -> None:
     """Raise `UserError` if a file unpacks to more bytes than mail does."""
     if size > max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE):
-        raise UserError(
-            f"{encodable(str(path))} unpacks to over {_MOST_TIMES} times its size, as no mail does;"
-            " if you trust it, unpack it and give the folder"
-        )
+        why = f"{encodable(str(path))} unpacks to over {_MOST_TIMES} times its size"
+        raise UserError(f"{why}, as no mail does; if you trust it, unpack it and give the folder")
 
 
 class _Stream(RawIOBase):

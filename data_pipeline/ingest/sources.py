@@ -91,10 +91,8 @@ def messages_of(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | 
 def _check_there(path: str) -> None:
     """Raise `UserError` unless `path` is a file or folder: a pipe, say, may never end."""
     if not Path(path).exists():
-        raise UserError(
-            f"there is no file or folder {encodable(path)}: check the path "
-            "(or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)"
-        )
+        why = f"there is no file or folder {encodable(path)}: check the path"
+        raise UserError(f"{why} (or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)")
     if not (Path(path).is_file() or Path(path).is_dir()):
         raise UserError(f"{encodable(path)} is no file or folder: save the mail in one first")
 
@@ -419,10 +417,8 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
     name = encodable(path.name if local else path.as_posix())
     for number, row in enumerate(rows, start=1):
         if missing := [column for column in _NEEDED if column not in row]:
-            raise UserError(
-                f"{path} lacks the columns {', '.join(missing)}: "
-                "it needs the shape of corbt/enron-emails"
-            )
+            why = f"{path} lacks the columns {', '.join(missing)}"
+            raise UserError(f"{why}: it needs the shape of corbt/enron-emails")
         source = str(row.get("file_name") or f"{name}#{number}")
         message_id, subject, sender, date, body = (
             "" if row[column] is None else str(row[column])

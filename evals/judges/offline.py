@@ -32,10 +32,8 @@ def is_unanswerable(question: Question) -> bool:
     if question.answerable is False:
         return True
     if question.answer is None:
-        raise UserError(
-            f"question {question.id} has no answer to judge against: "
-            "give it `answer`, or set `answerable` to false"
-        )
+        why = f"question {question.id} has no answer to judge against"
+        raise UserError(f"{why}: give it `answer`, or set `answerable` to false")
     return question.answerable is None and is_abstention(question.answer)
 
 

@@ -306,17 +306,13 @@ def fewer_errors(net: Estimate, a: str) -> str:
 def summary(compared: Mapping[str, Any], a: str, b: str, p: float | None = None) -> list[str]:
     """A comparison of `evals.metrics` in words; `p` is its p corrected for other pairs."""
     mended, broken = (percent(compared[name]).brief for name in ("mended", "broken"))
-    errors = (
-        f"{b} has {fewer_errors(compared['net_reduction'], a)}, net: it corrects {mended} of them,"
-        f" and {a} has right {broken} of {b}'s."
-    )
+    fewer = f"{b} has {fewer_errors(compared['net_reduction'], a)}, net"
+    errors = f"{fewer}: it corrects {mended} of them, and {a} has right {broken} of {b}'s."
     unjudged, most = compared["unjudged"], ""
     if unjudged:
-        most = " at most"
-        errors = (
-            f"{unjudged:,} of {compared['n']:,} pairs are unjudged: differences and p are bounds"
-            " over all their possible verdicts, and errors are not compared."
-        )
+        most, pairs = " at most", f"{unjudged:,} of {compared['n']:,} pairs are unjudged"
+        bounds = "differences and p are bounds over all their possible verdicts"
+        errors = f"{pairs}: {bounds}, and errors are not compared."
     elif not compared["mended"]["n"]:
         errors = f"{a} makes no errors, and {b} makes {compared['broken']['n']:,}."
     by_holm = "" if p is None else f", corrected for all pairs (Holm) {p:.3g}"
