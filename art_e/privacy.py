@@ -54,9 +54,8 @@ def load_env() -> None:
     os.environ.update(keys)
     if left := sorted(new.keys() - keys.keys()):
         named = printable(", ".join(left))[:300]
-        sys.stderr.write(
-            f".env gives keys of model providers alone; export what you need of: {named}\n"
-        )
+        line = ".env gives keys of model providers alone; export what you need of"
+        sys.stderr.write(f"{line}: {named}\n")
 
 
 def redact(text: str) -> str:

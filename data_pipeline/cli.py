@@ -275,9 +275,8 @@ def _check_target(path: Path, *, may_change: bool) -> None:
 
 def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None:
     """The owner of mail, given or the likeliest one, which a person at a terminal confirms."""
-    likely = [
-        f"{output.one_line(each.address)} ({output.plural(each.mails, 'mail')})" for each in owners
-    ]
+    pairs = ((output.one_line(each.address), output.plural(each.mails, "mail")) for each in owners)
+    likely = [f"{address} ({mails})" for address, mails in pairs]
     if given is not None:
         if likely and not any(each.address == given for each in owners):
             output.note(f"owner: {given}; most mail is of {', '.join(likely)}")

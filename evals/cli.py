@@ -63,11 +63,8 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
             output.print_lines(*(f"{name}: {line}" for line in _notes(figures)))
         cost = output.total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
         asked = output.plural(sum(figures["n"] for figures in models.values()), "episode")
-        output.print_lines(
-            f"{asked}, {output.shown_usd(cost)}",
-            f"run: {run.folder}",
-            f"the report: art-e eval report {run.folder}",
-        )
+        report = f"the report: art-e eval report {run.folder}"
+        output.print_lines(f"{asked}, {output.shown_usd(cost)}", f"run: {run.folder}", report)
     if not all(each["measured"] for each in models.values()):
         raise Exit(1)
 
@@ -97,10 +94,8 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     if (compared := figures["agreement"]) is not None:
         for name in list(figures["by_judge"])[1:]:
             yield f"judge {name}: accuracy {percent(figures['by_judge'][name]['accuracy']).brief}"
-        yield (
-            f"the judges agree on {percent(compared['share']).brief},"
-            f" kappa {number(compared['kappa']).brief}; disputed: {figures['disputed']}"
-        )
+        share, kappa = percent(compared["share"]).brief, number(compared["kappa"]).brief
+        yield f"the judges agree on {share}, kappa {kappa}; disputed: {figures['disputed']}"
     if figures["unsure"]:
         yield f"unsure verdicts: {figures['unsure']}, counted as the likelier one"
     if figures["throughput"] is not None:
@@ -110,10 +105,8 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     if figures["tokens"]["prompt_tokens"]["value"]:
         read, cached, written, _ = (digits(each).value for each in figures["tokens"].values())
         cost = "cost unknown, " if figures["cost_per_1000_usd"]["value"] is None else ""
-        yield (
-            f"{cost}{read} + {written} tokens a question ({cached} cached),"
-            f" retries {figures['retries']}, {figures['concurrency']} at a time"
-        )
+        calls = f"retries {figures['retries']}, {figures['concurrency']} at a time"
+        yield f"{cost}{read} + {written} tokens a question ({cached} cached), {calls}"
 
 
 @app.command()
@@ -408,10 +401,9 @@ def compare(
     output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
-        output.print_lines(
-            f"{side}: {entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}"
-        )
-        output.print_lines(*(f"{side}: {line}" for line in entry.figures["reservations"]))
+        head = f"{entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}"
+        lines = (head, *entry.figures["reservations"])
+        output.print_lines(*(f"{side}: {line}" for line in lines))
     output.print_lines(*tables.summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
@@ -429,9 +421,8 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
     entries = tables.measure([find_run(name, runs_folder())])
     models = {each.model: each for each in entries}
     if not model and len(models) > 1:
-        raise UserError(
-            f"{name} has {', '.join(models)}; say which, such as {name}:{next(iter(models))}"
-        )
+        which = f"say which, such as {name}:{next(iter(models))}"
+        raise UserError(f"{name} has {', '.join(models)}; {which}")
     entry = models.get(full_name(model)) if model else entries[0]
     if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
@@ -466,8 +457,6 @@ def report(
         table = str(folder / "table.md")
         output.print_json({"report": str(page), "table": table, "plots": [*map(str, plots)]})
         return
-    output.print_lines(
-        f"report: {page}",
-        f"its first table in Markdown: {folder / 'table.md'}",
-        f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}",
-    )
+    markdown = f"its first table in Markdown: {folder / 'table.md'}"
+    pictures = f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}"
+    output.print_lines(f"report: {page}", markdown, pictures)

@@ -211,10 +211,9 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Alarm | None:
     gain_error = sqrt(((gains - gains.mean()) ** 2).sum() + 1) / len(gains)
     excess = (rise / unit - gains.mean() - MARGIN) / hypot(error / unit, gain_error)
     p = float(max(ndtr(-rise / error) if error else 0.0, ndtr(-excess)))
-    message = (
-        f"reward rose by {rise:.2f}, worth {rise / unit:.0%} of accuracy, and the second judge's"
-        f" accuracy on {len(gains)} held-out questions by {gains.mean():.0%}"
-    )
+    rose = f"reward rose by {rise:.2f}, worth {rise / unit:.0%} of accuracy"
+    second = f"the second judge's accuracy on {len(gains)} held-out questions by {gains.mean():.0%}"
+    message = f"{rose}, and {second}"
     episodes = episode_ids(late.loc[late["wrong"].astype(bool), "scored"])
     return Alarm(p, "reward outruns accuracy", message, episodes)
 

@@ -231,9 +231,8 @@ def model_metrics(
     scored = [each for each in asked if each.measured]
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
     steps, sample = table["ended_at"].value_counts(), table_sample(table)
-    judged = is_judged(
-        (each.question, each.trajectory.final_answer, each.verdict_of(0)) for each in scored
-    )
+    given = ((each.question, each.trajectory.final_answer, each.verdict_of(0)) for each in scored)
+    judged = is_judged(given)
     seconds = table["total"].tolist()
     answered = table[(table["words"] > 0) & ~table["abstained"].astype(bool)]
     priced = serving is None and not table["cost"].isna().any()

@@ -114,9 +114,8 @@ def generate_command(
         writer = StructuredModel(model, max_cost_usd=left, cache=cache, temperature=temperature)
         plan = generate.make_plan(file, options)
         splits = Counter(plan.splits.values())
-        output.note(
-            f"{len(plan.splits)} of {output.plural(sum(counts), 'inbox')} wanted: {_cell(splits)}"
-        )
+        most = output.plural(sum(counts), "inbox")
+        output.note(f"{len(plan.splits)} of {most} wanted: {_cell(splits)}")
         output.note(str(Model(model).notice))
         if kept := writer.total_spent.calls:
             output.note(f"{kept:,} replies of earlier runs are kept and not paid for again")

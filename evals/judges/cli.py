@@ -177,10 +177,8 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
     line = f"kappa {number(figures['kappa']).brief}"
     if figures["unsure"]:
         sure = figures["sure"]
-        line += (
-            f"; unsure of {figures['unsure']} of {figures['n']}, and of the others: agreement"
-            f" {percent(sure['agreement']).brief}, kappa {number(sure['kappa']).brief}"
-        )
+        agree = f"agreement {percent(sure['agreement']).brief}, kappa {number(sure['kappa']).brief}"
+        line += f"; unsure of {figures['unsure']} of {figures['n']}, and of the others: {agree}"
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         line += f", adversarial answers judged correct: {hostile}"

@@ -258,9 +258,8 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
         return 0.0
     for place, (tag, start, end, first, last) in enumerate(codes):
         at_edge = place == len(codes) - 1 or (place == 0 and last - first > 1)
-        old, new = (
-            set(content_stems(" ".join(words))) for words in (wanted[start:end], given[first:last])
-        )
+        texts = map(" ".join, (wanted[start:end], given[first:last]))
+        old, new = (set(content_stems(text)) for text in texts)
         is_other = (tag == "replace" and bool(old - new)) or (tag == "insert" and not at_edge)
         if is_other and 0 < len(new - old - asked_stems) <= 2:
             return copied / len(wanted)
@@ -269,9 +268,8 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
 
 def _is_swapped(gold: str, answer: str) -> bool:
     """Return whether two parts of the answer have exchanged what the gold says of them."""
-    parts, answered = (
-        [set(content_stems(part)) for part in _PARTS.split(text)] for text in (gold, answer)
-    )
+    texts = map(_PARTS.split, (gold, answer))
+    parts, answered = ([set(content_stems(part)) for part in text] for text in texts)
     counts = Counter(stem for part in parts for stem in part)
     own = [{stem for stem in part if counts[stem] == 1} for part in parts]
     mixed = Counter(frozenset(n for n, each in enumerate(own) if each & p) for p in answered)

@@ -351,12 +351,11 @@ def in_a_sentence(entries: Sequence[Entry]) -> str:
         unjudged = each.figures["accuracy"].get("unjudged", 0)
         n, cost = each.figures["accuracy"]["n"], each.figures["cost_per_1000_usd"]["value"]
         paid = f"{usd(bare(cost)).value} per 1,000" if cost else "no cost"
-        parts.append(
-            f"{each.label} answers {right:,} of {n:,} answerable questions right, and gives"
-            f" {wrong:,} wrong answer{'s' if wrong != 1 else ''},"
-            f"{f' with {unjudged:,} answers unjudged,' if unjudged else ''}"
-            f" at {paid if cost is not None else 'unknown cost'}"
-        )
+        paid = "unknown cost" if cost is None else paid
+        answers = f"answers {right:,} of {n:,} answerable questions right"
+        errors = f"gives {wrong:,} wrong answer{'s' if wrong != 1 else ''}"
+        errors += f", with {unjudged:,} answers unjudged" if unjudged else ""
+        parts.append(f"{each.label} {answers}, and {errors}, at {paid}")
     more = len(best) - _NAMED
     return ("; ".join(parts) or NONE) + (f"; {more} more stand below." if more > 0 else ".")
 
