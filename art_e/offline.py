@@ -145,11 +145,8 @@ def _counted(seen: _Seen) -> list[str]:
     names = name_stems(seen.question)
     if len(names) < NAMES_TO_COUNT:
         return []
-    held = [
-        hit["message_id"]
-        for hit in seen.hits
-        if names.isdisjoint(stems(list(hit.get("missing", ()))))
-    ]
+    fit = [hit for hit in seen.hits if names.isdisjoint(stems(list(hit.get("missing", ()))))]
+    held = [hit["message_id"] for hit in fit]
     return held if len(held) in COUNTED else []
 
 

@@ -88,11 +88,8 @@ def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run 
         return None
     had, now = run.config, config.model_dump(mode="json")
     shown = partial(json.dumps, ensure_ascii=False)
-    differing = [
-        f"{name} {shown(had.get(name))}, not {shown(value)}"
-        for name, value in now.items()
-        if name not in _MAY_DIFFER and had.get(name) != value
-    ]
+    names = [name for name in now if name not in _MAY_DIFFER and had.get(name) != now[name]]
+    differing = [f"{name} {shown(had.get(name))}, not {shown(now[name])}" for name in names]
     if differing:
         why = f"{run.folder} can't be resumed: it was made with {'; '.join(differing)}"
         raise UserError(f"{why}; give the same options, or another --out")

@@ -297,11 +297,8 @@ def same_model(asked: str, served: str) -> bool:
 
 def _by_label(table: pd.DataFrame, column: str, order: Sequence[str]) -> dict[str, Any]:
     groups = dict(list(table.groupby(table[column].fillna("unlabelled"))))
-    return {
-        label: {"n": len(groups[label]), **_figures(groups[label], HEADLINE)}
-        for label in (*order, "unlabelled")
-        if label in groups
-    }
+    parts = {label: groups[label] for label in (*order, "unlabelled") if label in groups}
+    return {label: {"n": len(part), **_figures(part, HEADLINE)} for label, part in parts.items()}
 
 
 def _always_right(table: pd.DataFrame) -> Estimate | None:

@@ -215,13 +215,9 @@ async def limited_gather(
 
 def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
     """Raise `UserError` for a question without gold answer, a duplicate id or an unknown inbox."""
-    unlabelled = [
-        each.id
-        for each in questions
-        if each.answerable is None or (each.answerable and each.answer is None)
-    ]
-    if unlabelled:
-        why = f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}"
+    ids = [q.id for q in questions if q.answerable is None or (q.answerable and q.answer is None)]
+    if ids:
+        why = f"{len(ids)} questions have no answer, such as {ids[0]!r}"
         raise UserError(f"{why}; give them one, or set answerable to false")
     [(most_used, times)] = Counter(each.id for each in questions).most_common(1)
     if times > 1:

@@ -125,13 +125,11 @@ def _asked(talk: Conversation, mails: Sequence[Email], model: str) -> PolicyStep
     if (notice := Model(model).notice) is not None:
         output.note(notice)
     tools = Tools(talk.inbox)
-    shown = [
-        observation_json({**tools.shown(mail).content, "message_id": str(number)})
-        for number, mail in enumerate(mails, 1)
-    ]
+    numbered = enumerate(mails, 1)
+    shown = ({**tools.shown(mail).content, "message_id": str(place)} for place, mail in numbered)
     template = Template(prompt_text("art_e", "summarize"))
     system = template.substitute(inbox_address=talk.inbox.address)
-    said = {"system": system, "user": "\n".join(shown)}
+    said = {"system": system, "user": "\n".join(map(observation_json, shown))}
     messages = [{"role": role, "content": text} for role, text in said.items()]
     with output.status() as talk.say:
         talk.on_answer = lambda answer: talk.say(f"writes: {answer}")

@@ -208,11 +208,9 @@ def _related(
     """The thread `first` and those around it of the same matter, as far as a batch holds them."""
     start, end = free[first][0].sent_at, free[first][-1].sent_at
     margin = (span - (end - start)) / 2
-    near = {
-        number: likeness(first, number)
-        for number, thread in free.items()
-        if start - margin <= thread[0].sent_at and thread[-1].sent_at <= end + margin
-    }
+    start, end = start - margin, end + margin
+    around = [n for n, each in free.items() if start <= each[0].sent_at and each[-1].sent_at <= end]
+    near = {number: likeness(first, number) for number in around}
     near[first] = math.inf
     numbers, room = list[int](), BATCH_MAILS
     for number in sorted(near, key=near.__getitem__, reverse=True):

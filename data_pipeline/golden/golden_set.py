@@ -121,11 +121,10 @@ class GoldenSet:
         made, before = list(made), {each.id: each for each in self.questions}
         came = len(self.questions) + sum(each.step == step for each in self.rejected)
         self.questions = [question for question, fault in made if fault is None]
-        self.rejected += [
-            Rejected(with_checks(question, [fault]).to_row(), step, fault.name, fault.reason)
-            for question, fault in made
-            if fault
-        ]
+        for question, fault in made:
+            if fault:
+                row = with_checks(question, [fault]).to_row()
+                self.rejected.append(Rejected(row, step, fault.name, fault.reason))
         self.questions.sort(key=lambda each: natural(each.id))
         self.rejected.sort(
             key=lambda each: (STEPS.index(each.step), natural(str(each.row.get("id", ""))))
@@ -134,12 +133,8 @@ class GoldenSet:
         kept = len(self.questions)
         if came != kept + dropped.total():
             raise AssertionError(f"{step}: {came} came, {kept} kept and {dropped.total()} dropped")
-        changed = Counter(
-            name
-            for each in self.questions
-            for name in _FIELDS
-            if getattr(each, name) != getattr(before.get(each.id, each), name)
-        )
+        pairs = [(before.get(each.id, each), each) for each in self.questions]
+        changed = Counter(n for a, b in pairs for n in _FIELDS if getattr(a, n) != getattr(b, n))
         checks = [check for each in self.questions for check in checks_of(each).values()]
         unsure = Counter(each.name for each in checks if each.step == step and each.passed is None)
         counts = {"dropped": dropped, "changed": changed, "unsure": unsure}

@@ -308,11 +308,9 @@ def _contained(
     known = set[int]().union(*shingles.values())
     sizes = {min(len(part), _SHINGLE_WORDS) for part in parts.values()}
     held = known.intersection(run for mail in mails for size in sizes for run in _runs(mail, size))
-    return {
-        name: f"to {len(own & held) / len(own):.0%} in {where}"
-        for name, own in shingles.items()
-        if len(own & held) >= MOST_CONTAINED * len(own)
-    }
+    shares = {name: len(own & held) / len(own) for name, own in shingles.items()}
+    most = {name: share for name, share in shares.items() if share >= MOST_CONTAINED}
+    return {name: f"to {share:.0%} in {where}" for name, share in most.items()}
 
 
 def _runs(text: Sequence[str], size: int) -> Iterator[int]:
@@ -345,10 +343,8 @@ def _without_leaks(
             places: dict[str, Contents] = {"shared-gold": taken}
             if name != "test":
                 places = {"leak-test-inbox": held, "contained": quoted, **places}
-            checks = [
-                by_rule(check, "split", _leak(gold[question.id], each))
-                for check, each in places.items()
-            ]
+            leaks = {check: _leak(gold[question.id], each) for check, each in places.items()}
+            checks = [by_rule(check, "split", leak) for check, leak in leaks.items()]
             fault = next((check for check in checks if not check.passed), None)
             yield (question, fault) if fault else (with_checks(question, checks), None)
             if fault is None:

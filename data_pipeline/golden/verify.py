@@ -160,10 +160,8 @@ def _shown(question: Question, mails: Iterable[Email], gold: Collection[Email] =
     """The mails, oldest first: `gold` whole, of the others the passages near the question in what
     they add to those before them. A mail that adds nothing is left out."""
     wanted, in_order = stems(informative_words(question.question)), by_date(mails)
-    texts = [
-        mail.body if mail in gold else passages(text, wanted)
-        for mail, text in zip(in_order, new_texts(mail.body for mail in in_order), strict=True)
-    ]
+    added = zip(in_order, new_texts(mail.body for mail in in_order), strict=True)
+    texts = [mail.body if mail in gold else passages(text, wanted) for mail, text in added]
     rows = zip(in_order, shown_mails(in_order, texts), texts, strict=True)
     return [(mail, row) for mail, row, text in rows if added_words(text) or text == mail.body]
 

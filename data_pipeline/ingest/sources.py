@@ -420,10 +420,9 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
             why = f"{path} lacks the columns {', '.join(missing)}"
             raise UserError(f"{why}: it needs the shape of corbt/enron-emails")
         source = str(row.get("file_name") or f"{name}#{number}")
-        message_id, subject, sender, date, body = (
-            "" if row[column] is None else str(row[column])
-            for column in ("message_id", "subject", "from", "date", "body")
-        )
+        columns = ("message_id", "subject", "from", "date", "body")
+        texts = ("" if row[column] is None else str(row[column]) for column in columns)
+        message_id, subject, sender, date, body = texts
         to, cc, bcc = (  # None and single strings occur, too
             [str(item) for item in (value if isinstance(value, list) else [value]) if item]
             for value in map(row.get, ("to", "cc", "bcc"))
