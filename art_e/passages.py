@@ -17,11 +17,9 @@ from art_e.inbox.threads import HEADER, HEADERS, WROTE
 from art_e.inbox.tokenizer import FUNCTION_WORDS, STOP_WORDS, stems, tokens, words
 from art_e.text import toml_table
 
-# Further text of a body is ignored, so that no mail can make the baseline slow.
-MAX_CHARS = 8_000
+MAX_CHARS = 8_000  # further text of a body is ignored, so that no mail can make the baseline slow
 MAX_SENTENCE_CHARS = 400
-# Of a passage at most.
-PASSAGE_CHARS, PASSAGE_SENTENCES = 700, 20
+PASSAGE_CHARS, PASSAGE_SENTENCES = 700, 20  # of a passage at most
 # A passage repeats one of the same mail, or of another, if it shares this part of its words.
 _OVERLAP, _COPY = 0.5, 0.8
 # What a value of the kind asked for counts in a sentence, where all words of the question are 1.
@@ -300,15 +298,12 @@ def ranked_passages(
     passages: list[Passage] = []
     for mail, day in zip(mails, days, strict=True):
         recipients = sum(len(mail.get(role, ())) for role in ("to", "cc", "bcc"))
+        is_bulk = recipients > _MANY or mail["message_id"] in bulk or _BULK.search(mail["body"])
         features = {
             "first": 1 / (1 + ranks[mail["message_id"]]),
             "age": math.log1p((max(days) - day).days),
             "long": math.log1p(len(mail["body"])),
-            "bulk": float(
-                recipients > _MANY
-                or mail["message_id"] in bulk
-                or _BULK.search(mail["body"]) is not None
-            ),
+            "bulk": float(bool(is_bulk)),
             "subject": query.share(query.held(mail["subject"])),
         }
         passages += _passages(query, mail, f"{day:%B %Y}", features)

@@ -47,20 +47,17 @@ def windows(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
         return {"": answers} if answers else {}
     parts = {}
     for part in np.array_split(steps, min(WINDOWS, len(steps))):
-        inside = [each for each in answers if part[0] <= _step(each) <= part[-1]]
-        newest = {each.question.id: each.step for each in sorted(inside, key=_step)}
+        inside = [each for each in answers if part[0] <= (each.step or 0) <= part[-1]]
+        in_order = sorted(inside, key=lambda each: each.step or 0)
+        newest = {each.question.id: each.step for each in in_order}
         latest = [each for each in inside if each.step == newest[each.question.id]]
         parts[f", steps {part[0]} to {part[-1]}"] = latest
     return parts
 
 
-def _step(scored: Scored) -> int:
-    return scored.step or 0
-
-
 def episode_ids(scored: Iterable[Scored]) -> tuple[str, ...]:
     """The episodes' distinct ids, by step and question."""
-    keys = sorted((_step(each), each.question.id, each.trajectory.episode_id) for each in scored)
+    keys = sorted((e.step or 0, e.question.id, e.trajectory.episode_id) for e in scored)
     return tuple(dict.fromkeys(episode_id for _, _, episode_id in keys))
 
 
