@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen, run
 
-# What a child that reads mail gets of the environment: where programs, libraries and temporary
-# files are, and the language. No key, no address, no proxy.
+# The environment of a child that reads mail: programs, libraries, language; no key and no proxy.
 _PLAIN = frozenset(Path(__file__).with_name("plain_names.txt").read_text("utf-8").split())
 
 

@@ -348,8 +348,7 @@ Addresses = Annotated[list[str], Argument(metavar="ADDRESS...")]
 
 
 def say_likely_others(path: Path, db: Path | None) -> None:
-    """Note which addresses may be further ones of the file's owners: those with the same first and
-    last name, as mail spells it or before the "@"."""
+    """Note which addresses may be further ones of the owners: those of the same full name."""
     sql = "SELECT address, names FROM addresses WHERE emails > 0 ORDER BY emails DESC, address"
     with InboxFile(path) as file:
         owners, people = file.owners(), file.people()

@@ -191,8 +191,7 @@ def read_prompt(
 
 
 def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
-    """A fixed sample of at most `count` questions (None: all), stratified by inbox and kind, in
-    their order. A larger sample contains the smaller."""
+    """A fixed sample of `count` questions (None: all) by inbox and kind, with smaller ones in it."""
     rng = Random(0)
 
     def spread(part: list[Question], of: Callable[[Question], object]) -> list[Question]:

@@ -29,8 +29,7 @@ MIN_QUESTIONS = 3  # fewer raise nothing, however unlikely they are
 
 
 class Alarm(NamedTuple):
-    """What a detector saw, in one line with numbers, and the ids of the episodes to look at. `p`
-    bounds the chance of seeing it in an honest run."""
+    """What a detector saw, the episodes to look at, and a bound `p` of its honest chance."""
 
     p: float
     detector: str

@@ -376,8 +376,7 @@ def passages_read(inbox: Inbox, messages: list[ChatMessage], ids: dict[str, str]
     return [Excerpt(each.text, each.sentence, mail) for each, mail in pairs if mail is not None]
 
 
-# ---- An episode's turns for a person: each tool call and what came back. What a model or a mail
-# wrote is untrusted, and may be no JSON at all.
+# ---- An episode's turns for a person. What models and mails wrote is untrusted, maybe no JSON.
 
 BODY_LINES, BODY_WIDTH = 8, 110
 SENDER_WIDTH, SUBJECT_WIDTH = 34, 60

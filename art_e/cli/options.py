@@ -126,8 +126,7 @@ def last_list() -> MailList:
 def opened_mail(
     reference: str, db: Path | None, inbox: str | None, as_of: str | None, *, junk: bool = False
 ) -> Iterator[tuple[InboxFile, Inbox, str]]:
-    """Open a file and an inbox, and find the id of a mail in it. The number of a mail in the last
-    list opens the inbox of the list. Raises `UserError`."""
+    """Open a file and an inbox, that of the last list for a number in it, and find a mail's id."""
     listed = last_list()
     if listed.numbered(reference, db, inbox):
         db, inbox = Path(listed.db), listed.inbox

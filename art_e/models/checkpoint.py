@@ -63,8 +63,7 @@ def episode_form(model: str) -> EpisodeForm | None:
 
 
 def base_of(checkpoint: Path) -> str | None:
-    """Return the folder or hub id of the model under the adapter in `checkpoint`; None for a whole
-    model. Raises `UserError` if the adapter names no model."""
+    """Return the folder or hub id of the model under an adapter (or `UserError`); else None."""
     if not (checkpoint / ADAPTER_CONFIG).is_file():
         return None
     base = _json_object(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")

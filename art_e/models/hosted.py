@@ -44,9 +44,8 @@ def sendable(
 
 
 def thoughts_of(message: Any, model: str) -> dict[str, Any] | None:
-    """Return the reasoning in litellm's message that the provider of `model` wants back:
-    Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, DeepSeek's reasoning.
-    Other providers reject fields that they don't know."""
+    """Return the reasoning in litellm's message that the provider of `model` wants back: thinking
+    blocks, reasoning items, DeepSeek's reasoning. Others reject fields that they don't know."""
     names = [*THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
     fields = {name: value for name in names if (value := getattr(message, name, None))}
     return {"model": model, "message": fields} if fields else None

@@ -117,8 +117,7 @@ class BatchedGenerator:
 
 
 def _generation_config(checkpoint: Checkpoint, temperature: float) -> GenerationConfig:
-    """Return the model's configuration, sampled by the temperature alone, as in training: Qwen2.5's
-    published `repetition_penalty` would punish copying from mail."""
+    """Return the configuration with temperature alone: a penalty would punish copying mail."""
     config = copy.deepcopy(checkpoint.generation_config)
     config.do_sample = temperature > 0
     config.temperature = temperature if config.do_sample else 1.0

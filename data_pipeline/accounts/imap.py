@@ -37,8 +37,7 @@ PASSWORD = "ART_E_IMAP_PASSWORD"
 _SIGN_S = 30.0  # between signs of life
 # For each command; a second more for each 4 kB of its answer, and an hour at most.
 _TIMEOUT_S, _SLOWEST, _LONGEST_S = 60.0, 4_000, 3_600.0
-# Bytes of an answer, of a list of messages (a million), of a batch, of a line. Each line counts as
-# 64 bytes more, which Python needs to hold it.
+# Bytes of an answer, of a list of a million messages, of a batch, of a line; each counts 64 more.
 _ANSWER, _LISTING, _BATCH, _LINE = 16_000_000, 256_000_000, 128_000_000, 1_000_000
 # What imaplib and we raise over an answer in another form.
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

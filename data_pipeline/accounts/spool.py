@@ -39,8 +39,7 @@ Messages = dict[_File, Message]
 
 
 class State(BaseModel):
-    """An account as it was last read: its messages by their files in the spool. `owner` is the
-    address whose inbox holds all of its mail, if that is known."""
+    """An account as last read: its messages by spool file, and its mail's `owner`, if known."""
 
     account: str
     owner: str = ""

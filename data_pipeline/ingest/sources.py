@@ -107,8 +107,7 @@ _EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,20})</integer>")
 
 
 def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
-    """Every mail of a file, an archive or a folder, each file by what it holds; other files come
-    with their fault. `kind` is what a file `path` is read as."""
+    """Every mail of a file (read as `kind`), archive or folder; other files have their fault."""
     # Apple Mail exports a folder INBOX.mbox with a file mbox.
     top = f"{path.name}/" if path.is_dir() and path.suffix == ".mbox" else ""
     for name, place in archives.files(path):
@@ -309,8 +308,7 @@ def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> It
 
 
 def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
-    """From_ line and quoted bytes of each message, holding one message at a time. What stands
-    before the first From_ line is a message without one."""
+    """From_ line, "" before the first one, and quoted bytes of each message, one at a time."""
     separator, data, before = b"", bytearray(), b"\n"
     ahead = deque[bytes]()
     is_mmdf, is_counted = stream.peek(4).startswith(_MMDF), True

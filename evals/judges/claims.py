@@ -270,8 +270,7 @@ APPEAL = pattern("appeal")  # to a grader or a model
 
 
 class Claims(NamedTuple):
-    """A text taken apart: the values and names that it states, those that it takes back
-    (`denied`), and whether it denies anything (`negated`)."""
+    """A text's values and names, those that it takes back (`denied`), and whether it denies any."""
 
     text: str
     values: tuple[Value, ...]

@@ -107,8 +107,7 @@ def _write_numbers(axis: "Axis", scale: Scale) -> None:
 
 
 class Mark(NamedTuple):
-    """One dot: its value, its interval if any, and the text written beside it. A range (of what is
-    not judged) has no dot; its value is its middle."""
+    """One dot: value, text, and interval if any. A range (of unjudged) is its middle, no dot."""
 
     value: float | None
     text: str
