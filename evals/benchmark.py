@@ -191,7 +191,7 @@ def read_prompt(
 
 
 def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
-    """A fixed sample of `count` questions (None: all) by inbox and kind, with smaller ones in it."""
+    """A fixed sample of `count` questions (None: all) by inbox and kind; smaller ones lie in it."""
     rng = Random(0)
 
     def spread(part: list[Question], of: Callable[[Question], object]) -> list[Question]:
