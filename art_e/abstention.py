@@ -29,10 +29,9 @@ _VALUE = re.compile(r"(?<=\w )[A-Z][\w&-]+|(?<=[, ])\$?\d[\d.,:/]*")
 
 
 def is_abstention(answer: str | None, question: str = "", mails: Iterable[str] = ()) -> bool:
-    """True if `answer` declines to answer: None, empty, or "I don't know" in any words.
-
-    With the texts of the `mails` that it cites, a value or name of theirs that `question` lacks
-    makes it an answer, unless it begins with "I don't know"."""
+    """True if `answer` declines to answer: None, empty, or "I don't know" in any words. With the
+    texts of the `mails` that it cites, a value or name of theirs that `question` lacks makes it an
+    answer, unless it begins with "I don't know"."""
     if answer == "I don't know":
         return True  # without the time that compiling the patterns takes
     clauses = _clauses(answer or "")

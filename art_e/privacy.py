@@ -34,11 +34,10 @@ _SHAPES = re.compile(f"{_KEYS}|{_HIDDEN}")
 
 @cache
 def load_env() -> None:
-    """Add the keys of the working directory's `.env` to the environment, once a process.
-
-    Existing variables win. The keys of known providers alone are taken: a folder that came from
-    elsewhere could have mail sent anywhere, or run a program, with an address, a proxy or the path
-    of a settings file. stderr names the others. Raises `UserError` if the file can't be read."""
+    """Add the keys of the working directory's `.env` to the environment, once a process. Existing
+    variables win. The keys of known providers alone are taken: a folder that came from elsewhere
+    could have mail sent anywhere, or run a program, with an address, a proxy or the path of a
+    settings file. stderr names the others. Raises `UserError` if the file can't be read."""
     path = Path.cwd() / ".env"
     if not path.is_file():
         return

@@ -117,13 +117,12 @@ def load_questions(source: str, split: str | None = None) -> list[Question]:
 
 
 def read_rows(source: str) -> Iterator[RawRow]:
-    """The unparsed rows of a folder, a JSONL or Parquet file, a hub data set or one of `SHIPPED`
-    (a folder of that name is `./enron`).
-
-    A folder holds `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one `questions.jsonl`,
-    or else Parquet files at any depth, or other JSONL files. Rows without a split get the one in
-    the name of their file (`test-00000-of-00001.parquet`) or part of the hub data set. Raises
-    `UserError` if there is no such source."""
+    """The unparsed rows of a folder, a JSONL or Parquet file, a hub data set or one of `SHIPPED` (a
+    folder of that name is `./enron`). A folder holds `train.jsonl`, `validation.jsonl` and
+    `test.jsonl`, or one `questions.jsonl`, or else Parquet files at any depth, or other JSONL
+    files. Rows without a split get the one in the name of their file
+    (`test-00000-of-00001.parquet`) or part of the hub data set. Raises `UserError` if there is no
+    such source."""
     path = Path(source)
     if source in SHIPPED:
         file = resources.files(__package__).joinpath("data", f"{source}.jsonl.xz")

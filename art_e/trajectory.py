@@ -87,7 +87,6 @@ def _objects(content: str) -> Iterator[dict[str, Any]]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
     """One episode. `sources` are stored message ids; `handles` maps m1, m2, ... to such ids.
-
     `usage` has the fields of `Usage`; `seconds` has total, model and tools; `error` has kind and
     message. `cost_usd` is None if the price is unknown. `call_seconds` lists the seconds of each
     turn's call, None without a call; `finished` says why its message ended, and `served` lists the
@@ -95,11 +94,10 @@ class Trajectory:
     repeated. `started_at` is ISO 8601 in UTC. `verdict` is the deciding one, `other_verdicts` has
     those of further judges in order. `score` says how sure the policy was of its answer, if it has
     a score. `repeat` counts from 0 if a question is asked several times. `question` is its golden
-    row, for readers without the questions' file.
-
-    `events` has one entry for each tool call: turn (from 1) and tool, then its error, or its
-    arguments with what it found, read or cited (stored message ids), and its notes; `whole` lists
-    the mails that a search showed whole. A message without a call is an event of tool ""."""
+    row, for readers without the questions' file. `events` has one entry for each tool call: turn
+    (from 1) and tool, then its error, or its arguments with what it found, read or cited (stored
+    message ids), and its notes; `whole` lists the mails that a search showed whole. A message
+    without a call is an event of tool ""."""
 
     run_id: str
     episode_id: str

@@ -133,9 +133,7 @@ class Options:
 
     def following(self, earlier: dict[str, Any], *, same_model: bool) -> "Options":
         """Return these options, and of the `earlier` ones those that the command line leaves out.
-
-        Another model may not take all of them; a recipe and a number of turns exclude each other.
-        """
+        Another model may not take all of them; a recipe and a limit of turns exclude each other."""
         default = asdict(Options())
         left_out = {name for name, value in default.items() if getattr(self, name) == value}
         if not {"recipe", "max_turns"} <= left_out:

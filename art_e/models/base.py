@@ -96,16 +96,14 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """Options of a model's calls; a policy ignores those that it does not support.
-
-    `temperature` None is 0, or the model's own default if it accepts no other. `max_output_tokens`
-    limits each message (None: as much as its kind of model needs). With `tool_calls` "text" the
-    model writes its calls as JSON in its text; "auto" does so if it knows no other way.
-    `max_cost_usd` limits all calls of the policy together. `timeout_s` is the longest silence
-    (None: 120 seconds, or 600 on this machine), `tries` the most tries of a call. `on_retry` gets
-    the number of each further try, the most tries, why, and the seconds until then. `on_answer`
-    gets the final answer as far as it is written, each time it grows, if the model can be followed.
-    """
+    """Options of a model's calls; a policy ignores those that it does not support. `temperature`
+    None is 0, or the model's own default if it accepts no other. `max_output_tokens` limits each
+    message (None: as much as its kind of model needs). With `tool_calls` "text" the model writes
+    its calls as JSON in its text; "auto" does so if it knows no other way. `max_cost_usd` limits
+    all calls of the policy together. `timeout_s` is the longest silence (None: 120 seconds, or 600
+    on this machine), `tries` the most tries of a call. `on_retry` gets the number of each further
+    try, the most tries, why, and the seconds until then. `on_answer` gets the final answer as far
+    as it is written, each time it grows, if the model can be followed."""
 
     temperature: float | None = None
     reasoning_effort: Effort | None = None

@@ -365,10 +365,9 @@ _DELAY = re.compile(r'"?retryDelay"?:\s*"([\d.]+)s"|retry in ([\d.]+)s\b', re.IG
 
 
 def retry_after_s(headers: Mapping[str, str], body: str = "") -> float | None:
-    """The seconds to wait that a provider asks for; None if it does not.
-
-    They stand in a Retry-After header (a number or a date; names in `headers` are lower case), or
-    as Google says it in the body: RetryInfo's `retryDelay`."""
+    """The seconds to wait that a provider asks for; None if it does not. They stand in a
+    Retry-After header (a number or a date; names in `headers` are lower case), or as Google says it
+    in the body: RetryInfo's `retryDelay`."""
     value = headers.get("retry-after", "").strip()
     with contextlib.suppress(ValueError):
         if math.isfinite(float(value)):

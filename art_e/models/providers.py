@@ -28,10 +28,9 @@ TABLES = toml_table(__package__, "providers.toml")
 
 @cache
 def load_litellm() -> Any:
-    """Return the module litellm, silent, and offline except for the calls that we make.
-
-    No other code imports it: it takes three seconds of CPU time. By default it fetches its price
-    list over HTTP, reads `.env`, prints hints and logs requests."""
+    """Return the module litellm, silent, and offline except for the calls that we make. No other
+    code imports it: it takes three seconds of CPU time. By default it fetches its price list over
+    HTTP, reads `.env`, prints hints and logs requests."""
     os.environ.update(TABLES["litellm_environment"])
     loopback_directly()
     import litellm

@@ -65,13 +65,11 @@ class MailFields(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParsedEmail:
-    """A message as the inbox stores it.
-
-    `message_id` has its angle brackets; it is derived from the content where the message has
-    none. `sent_at` is naive UTC, None without a plausible date; `utc_offset` is its own zone's, in
-    minutes. An address stands once in `to`, `cc` or `bcc`. `body` has "\\n" line ends.
-    `junk`: its owner has it in spam, trash or drafts, as one of its `labels` says.
-    `references` are the message ids of the mails that it follows, the nearest last;
+    """A message as the inbox stores it. `message_id` has its angle brackets; it is derived from the
+    content where the message has none. `sent_at` is naive UTC, None without a plausible date;
+    `utc_offset` is its own zone's, in minutes. An address stands once in `to`, `cc` or `bcc`.
+    `body` has "\\n" line ends. `junk`: its owner has it in spam, trash or drafts, as one of its
+    `labels` says. `references` are the message ids of the mails that it follows, the nearest last;
     `gmail_thread` is Gmail's name of its thread, `delivered_to` the address that got it.
     `mailing_list` has its list's name and addresses; `bulk`: it went to many, or nobody wrote it.
     `attached` has the texts of attachments, and is read and searched behind the body."""
