@@ -205,9 +205,8 @@ def _hub_rows(hub_id: str) -> Iterator[RawRow]:
     except Exception as error:  # noqa: BLE001 - the hub's clients raise many kinds
         # Their messages may be of many lines.
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(
-            f"can't load {hub_id} from the hub: {reason[:300]}; check the id and the network"
-        ) from None
+        why = f"can't load {hub_id} from the hub: {reason[:300]}"
+        raise UserError(f"{why}; check the id and the network") from None
     for name, rows in parts.items():
         numbered = enumerate(rows, start=1)
         yield from _of_split((RawRow(f"{hub_id}, row {n} of {name}", r) for n, r in numbered), name)

@@ -196,10 +196,9 @@ def login(
     if len(parts := list(filter(None, endpoints.split(",", 2)))) == 3:
         grant = oauth.Grant(device_url=parts[0], token_url=parts[1], scope=parts[2])
     if grant is None or len(parts) not in (0, 3) or not (client_id or grant.client_id):
-        raise UserError(
-            "give --client-id ID (docs/inbox.md says where from) and, unless the account is"
-            " Microsoft's or Google's, --endpoints DEVICE_URL,TOKEN_URL,SCOPE"
-        )
+        unless = "unless the account is Microsoft's or Google's"
+        fix = f"give --client-id ID (docs/inbox.md says where from) and, {unless}"
+        raise UserError(f"{fix}, --endpoints DEVICE_URL,TOKEN_URL,SCOPE")
     secret = os.environ.get("ART_E_IMAP_CLIENT_SECRET") or grant.client_secret
     client = {"client_id": client_id or grant.client_id, "client_secret": secret}
     oauth.sign_in(grant.model_copy(update={**client, "refresh_token": ""}), account.grant_file)

@@ -233,10 +233,9 @@ def published_100(
     count = min(limit or PUBLISHED_N, PUBLISHED_N)
     if len(fitting) < count:
         fewer = f", or --limit {len(fitting)}, which is not published-100" if fitting else ""
-        raise UserError(
-            f"published-100 asks {count} questions of the split test with one source each, and"
-            f" {source} has {len(fitting)}: give --questions {PUBLISHED_SET}{fewer}"
-        )
+        why = f"published-100 asks {count} questions of the split test with one source each"
+        has = f"{source} has {len(fitting)}"
+        raise UserError(f"{why}, and {has}: give --questions {PUBLISHED_SET}{fewer}")
     return fitting[:count]
 
 

@@ -198,9 +198,8 @@ class Responses:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(
-                f"can't keep responses in {folder}: {error.strerror}; choose another folder"
-            ) from None
+            why = f"can't keep responses in {folder}: {error.strerror}"
+            raise UserError(f"{why}; choose another folder") from None
 
     def get(self, key: str) -> Response | None:
         """The response to that request; None if it is missing or its file is torn."""

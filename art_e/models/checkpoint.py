@@ -57,9 +57,8 @@ def episode_form(model: str) -> EpisodeForm | None:
         return EpisodeForm.model_validate({"lean": False, **_json_object(file)})
     except ValidationError as error:
         fault = fault_of(error, "the form")
-        raise UserError(
-            f"{file} does not fit this version: {fault}; name a form with --recipe FILE.toml"
-        ) from None
+        why = f"{file} does not fit this version: {fault}"
+        raise UserError(f"{why}; name a form with --recipe FILE.toml") from None
 
 
 def base_of(checkpoint: Path) -> str | None:
@@ -105,9 +104,8 @@ def _json_object(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text("utf-8"))
         if isinstance(content, dict):
             return content
-    raise UserError(
-        f"{path} can't be read; name a training run's folder, or a checkpoint, that has it"
-    )
+    fix = "name a training run's folder, or a checkpoint, that has it"
+    raise UserError(f"{path} can't be read; {fix}")
 
 
 def require_train_extra() -> None:

@@ -90,10 +90,9 @@ def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
         why = f"{_in_a_line(error)}; save its tokenizer with another"
         raise UserError(f"the chat template of {name} can't be used: {why}") from None
     except ValueError:
-        raise UserError(
-            f"{name} does not call tools in Qwen's form, the only one that local: reads; use a"
-            " Qwen model, or serve it yourself and use --model hosted_vllm/NAME"
-        ) from None
+        why = f"{name} does not call tools in Qwen's form, the only one that local: reads"
+        fix = "use a Qwen model, or serve it yourself and use --model hosted_vllm/NAME"
+        raise UserError(f"{why}; {fix}") from None
     return tokenizer
 
 

@@ -62,10 +62,9 @@ class Account(NamedTuple):
         """The account of an address, which no error repeats: it may hold a password."""
         match = _ADDRESS.fullmatch(address)
         if match is None or int(match[4] or 0) > 65_535:
-            raise UserError(
-                "an IMAP account is written imaps://user@host or imaps://user@host:port, without a"
-                f" password; {PASSWORD}, the keyring or a prompt gives that"
-            )
+            form = "imaps://user@host or imaps://user@host:port, without a password"
+            whence = f"{PASSWORD}, the keyring or a prompt gives that"
+            raise UserError(f"an IMAP account is written {form}; {whence}")
         scheme, user, host, port = match.groups()
         usual = {"imaps": 993, "imap": 143}[scheme]
         return cls(scheme, unquote(user), host.lower(), int(port or usual))
@@ -104,10 +103,9 @@ class Account(NamedTuple):
             return password
         if sys.stdin.isatty():
             return getpass.getpass(one_line(f"password of {self.user} at {self.host}:") + " ")
-        raise UserError(
-            f"no password of {self.user} at {self.host}: set {PASSWORD}, or keep it with"
-            f" keyring set {self.host} {self.user} ({install_command('imap')})"
-        )
+        keep = f"keyring set {self.host} {self.user} ({install_command('imap')})"
+        why = f"no password of {self.user} at {self.host}"
+        raise UserError(f"{why}: set {PASSWORD}, or keep it with {keep}")
 
 
 # ---- A connection, which reads what was asked for and not for longer than that takes.

@@ -275,7 +275,6 @@ def check_db(golden: GoldenSet, file: InboxFile) -> None:
     now = {"name": file.path.name, "mails": file.counts["stored"], "digest": file.digest}
     before = golden.manifest.setdefault("db", now)
     if {**before, "name": now["name"]} != now:
-        raise UserError(
-            f"the set was made from {before['name']} with {before['mails']:,} mails, not from"
-            f" {file.path}, whose {now['mails']:,} mails are others; name that file with --db"
-        )
+        why = f"the set was made from {before['name']} with {before['mails']:,} mails"
+        other = f"not from {file.path}, whose {now['mails']:,} mails are others"
+        raise UserError(f"{why}, {other}; name that file with --db")

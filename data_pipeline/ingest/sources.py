@@ -458,17 +458,13 @@ def _hub_rows(hub_id: str) -> Iterator[Mapping[str, Any]]:
         for split in sorted(splits):
             yield from splits[split]
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"there is no file or folder {hub_id}, and data sets of the Hugging Face hub need"
-            f" {error.name}: {install_command('eval')}"
-        ) from error
+        needs = f"data sets of the Hugging Face hub need {error.name}: {install_command('eval')}"
+        raise UserError(f"there is no file or folder {hub_id}, and {needs}") from error
     except (OSError, ValueError, RuntimeError) as error:
         detail = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"there is no file or folder {hub_id}, and the Hugging Face data set of that name can't"
-            f" be loaded ({detail}): check the name and the network, or download its Parquet files"
-            " and give their folder"
-        ) from error
+        why = f"the Hugging Face data set of that name can't be loaded ({detail})"
+        fix = "check the name and the network, or download its Parquet files and give their folder"
+        raise UserError(f"there is no file or folder {hub_id}, and {why}: {fix}") from error
 
 
 _NO_MAIL = "mail: give a mailbox, a folder of one, or .eml files"
@@ -521,7 +517,6 @@ def detect(path_or_id: str) -> Format:
                 return "csv"
             if kind is not None:
                 return "mail"
-    raise UserError(
-        f"{path_or_id} holds no mail that can be recognised: save it as mbox, .eml or Maildir,"
-        f" unpack archives in it, or name its format with --format {'|'.join(records.FORMATS)}"
-    )
+    named = f"name its format with --format {'|'.join(records.FORMATS)}"
+    fix = f"save it as mbox, .eml or Maildir, unpack archives in it, or {named}"
+    raise UserError(f"{path_or_id} holds no mail that can be recognised: {fix}")

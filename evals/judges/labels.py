@@ -69,9 +69,8 @@ def load_pairs(path: Path | None = None) -> list[Case]:
     try:
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"can't read labelled pairs from {source}: {error}; name another file with --pairs"
-        ) from None
+        why = f"can't read labelled pairs from {source}: {error}"
+        raise UserError(f"{why}; name another file with --pairs") from None
     # Not splitlines: a text may hold other line ends, such as U+2028.
     pairs = [each.case() for each in parsed_lines(_Row, source, text.split("\n"))]
     if not pairs:
