@@ -402,8 +402,8 @@ def compare(
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         head = f"{entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}"
-        lines = (head, *entry.figures["reservations"])
-        output.print_lines(*(f"{side}: {line}" for line in lines))
+        told = (head, *entry.figures["reservations"])
+        output.print_lines(*(f"{side}: {line}" for line in told))
     output.print_lines(*tables.summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
