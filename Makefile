@@ -25,7 +25,7 @@ test: $(VENV)/dev.installed
 # What imports torch, in one process: ten seconds in each that does. It takes longest, so the others
 # are nice to it.
 LOADING_TORCH := tests/training tests/art_e/models/test_local.py tests/art_e/cli/test_serve.py \
-	tests/art_e/models/test_tool_formats.py tests/art_e/test_privacy.py
+	tests/art_e/models/test_tool_formats.py tests/art_e/test_privacy.py tests/test_traps.py
 
 pytest-torch: $(VENV)/dev.installed
 	$(BIN)/pytest $(LOADING_TORCH)

@@ -49,9 +49,7 @@ def test_the_core_is_enough_except_to_measure_and_train(tmp_path: Path) -> None:
         assert code == 2 and re.fullmatch(rf"Error: .*needs? (pandas|datasets){fix}", error)
 
 
-def test_an_extra_comes_from_the_same_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_extra_comes_from_that_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "art_e" / "errors.py"))
     assert errors.install_command("imap").endswith(" install 'art-e[imap]'")
     record = tmp_path / "art_e-1.dist-info" / "direct_url.json"

@@ -172,7 +172,7 @@ def test_a_failed_question_is_not_measured_and_all_is_counted(run: Any) -> None:
     assert people.count("tokens a question") == 1
 
 
-def test_a_provider_that_fails_three_calls_in_ten_loses_and_repeats_nothing(
+def test_three_failing_calls_in_ten_lose_nothing(
     art_e: Run, world_db: Path, tmp_path: Path
 ) -> None:
     """64 questions at a time; what is answered is counted once."""

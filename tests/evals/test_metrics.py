@@ -63,10 +63,9 @@ def test_each_share_is_over_its_questions_without_those_that_failed() -> None:
     can_not: list[Outcome] = ["abstained", "wrong", "failed"]
     figures = figures_of([*map(scored, answerable), *map(unanswerable, can_not)])
     assert figures["n"] == figures["turns"]["n"] == figures["latency_p50_s"]["n"] == 7
-    assert share(figures, "accuracy") == (2 / 5, 5)
-    assert share(figures, "unanswerable_accuracy") == (1 / 2, 2)
-    assert share(figures, "hallucination") == (2 / 7, 7)
-    assert share(figures, "abstention") == (2 / 7, 7)
+    shares = {"accuracy": (2 / 5, 5), "unanswerable_accuracy": (1 / 2, 2)}
+    shares |= dict.fromkeys(("hallucination", "abstention"), (2 / 7, 7))
+    assert {name: share(figures, name) for name in shares} == shares
     assert (figures["errors"], figures["errors_by_kind"]) == (2, {"provider": 2})
     by_kind = figures["by_kind"]
     assert list(by_kind) == ["lookup", "unanswerable"]

@@ -228,10 +228,8 @@ def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
      ("How much is it?", "warehouse lease end"),
      ("Did Bob order noodles for lunch?", "bob order noodles lunch")],
 )  # fmt: skip
-def test_a_follow_up_is_searched_by_its_words_and_the_earlier_ones(
-    art_e: Run, owned_db: Path, question: str, keywords: str
-) -> None:
-    """Unless its own are enough; the words around them are never searched for."""
+def test_words_of_a_follow_up(art_e: Run, owned_db: Path, question: str, keywords: str) -> None:
+    """Its own and the earlier ones, unless its own are enough; never the words around them."""
     assert art_e("ask", *QUESTION.split(), "--db", owned_db).exit_code == 0
     reply = json_of(art_e("ask", "-c", *question.split(), "--json"))
     [trajectory] = read_trajectories(Path(reply["trajectory"]))

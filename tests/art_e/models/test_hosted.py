@@ -123,9 +123,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
-def test_malformed_calls_are_mended_and_kept_as_written(
-    make: Make, start: Start, kind: str
-) -> None:
+def test_malformed_calls_are_mended_and_kept(make: Make, start: Start, kind: str) -> None:
     """Most providers refuse other names of tools, and arguments that are no JSON object."""
     made, name = MALFORMED[kind]
     with Provider([says(None, made), says(None, answer("On May 3."))]) as provider:

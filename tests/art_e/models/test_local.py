@@ -143,9 +143,7 @@ def test_a_tokenizer_that_servers_load_differently_is_noticed(copied: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content", "line"), table_rows(__file__, "damaged_checkpoints.tsv")
 )
-def test_missing_and_damaged_are_user_errors(
-    copied: Path, name: str, content: str, line: str
-) -> None:
+def test_missing_and_damaged_checkpoints(copied: Path, name: str, content: str, line: str) -> None:
     file = copied / name
     assert "is a file; name the folder" in the_error(lambda: load_checkpoint(str(file)))
     assert "there is no folder" in the_error(lambda: load_checkpoint(str(copied / "nowhere")))

@@ -4,7 +4,7 @@ import asyncio
 import datetime as dt
 import json
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -91,14 +91,19 @@ def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: Inb
         assert len(called(done)) == max_turns and called(done)[-1] == ANSWER
 
 
+def ten_hits(bulk: int = 0, **fields: Any) -> ChatMessage:
+    """A search's observation; the first hits are bulk mail."""
+    head = {"date": "2024-03-01", **fields}
+    hits = [{"message_id": f"m{n}", **head, "bulk": n < bulk} for n in range(10)]
+    return {"role": "tool", "tool_call_id": "x", "content": json.dumps({"hits": hits})}
+
+
 @pytest.mark.parametrize(("question", "second"), CASES["second"])
 def test_the_second_search(question: str, second: dict[str, Any]) -> None:
     """Looks for the person's mail, or in the last months, or for parts of a word no mail has."""
-    hit = {"date": "2024-03-01", "missing": ["schwimmkurs"]}
-    hits = [{"message_id": f"m{number}", **hit} for number in range(10)]
-    shown = {"role": "tool", "tool_call_id": "x", "content": json.dumps({"hits": hits})}
+    shown = ten_hits(missing=["schwimmkurs"])
     messages: list[ChatMessage] = [{"role": "user", "content": question}]
-    messages += [act(messages).to_chat(), cast("ChatMessage", shown)]
+    messages += [act(messages).to_chat(), shown]
     arguments = json.loads(act(messages).tool_calls[0].arguments)
     parts = set(arguments["keywords"]) - set(second["keywords"])
     assert arguments == second | {"keywords": arguments["keywords"], "max_results": 10}
@@ -106,11 +111,9 @@ def test_the_second_search(question: str, second: dict[str, Any]) -> None:
 
 
 def test_personal_mail_is_read_before_bulk_mail() -> None:
-    hits = [{"message_id": f"m{n}", "date": "2024-03-01", "bulk": n < 6} for n in range(10)]
-    shown = {"role": "tool", "tool_call_id": "x", "content": json.dumps({"hits": hits})}
     messages: list[ChatMessage] = [{"role": "user", "content": "Where is the lunch?"}]
     for _ in range(2):
-        messages += [act(messages).to_chat(), cast("ChatMessage", shown)]
+        messages += [act(messages).to_chat(), ten_hits(bulk=6)]
     read = [json.loads(call.arguments)["message_id"] for call in act(messages).tool_calls]
     assert read == ["m6", "m7", "m8", "m9"]
 

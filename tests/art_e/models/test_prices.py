@@ -44,9 +44,7 @@ ended = st.tuples(st.integers(0, 20), st.none() | st.floats(0, 1))
 
 
 @given(dollars, st.lists(begun | ended, max_size=60))
-def test_no_interleaving_passes_the_limit(
-    limit: float, steps: list[tuple[int, int | float | None]]
-) -> None:
+def test_the_limit_holds(limit: float, steps: list[tuple[int, int | float | None]]) -> None:
     # A tenth of a cent has no exact float, so sums of it drift.
     budget = Budget(limit, Price(0.1, 0.1, 1.1), "m")
     under_way: list[float] = []

@@ -23,9 +23,7 @@ CASES = table(__file__, "wire.toml")
 TEMPERATURE, MAX_TOKENS, FORCED = (words for words, _ in CASES["refusals"][:3])
 
 
-def test_a_refused_parameter_is_left_out_from_then_on(
-    make: Make, start: Start, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refusals_are_learnt(make: Make, start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     def rule(request: Request) -> Reply:
         body = request.body
         for name, words in (("temperature", TEMPERATURE), ("max_tokens", MAX_TOKENS)):
@@ -68,9 +66,7 @@ def test_what_a_long_prompt_leaves_is_asked_for(make: Make) -> None:
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "failures.tsv"))
-def test_a_failure_has_the_providers_words(
-    cells: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_in_providers_words(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     kind, family, status, words = cells
     model = next(each for each in MODELS if each.startswith(family))
     error: Any = {"message": words, "type": words.rpartition(" code ")[2], "code": int(status)}
