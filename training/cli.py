@@ -289,8 +289,7 @@ def _train(
                     (training.run.folder / PAUSED).touch()
     except LostError:
         lost = "another process of this run has ended, so this one stops too: see the error above"
-        remedy = "continue from the newest checkpoint with --resume"
-        note(f"Error: {lost}, if the system did not kill it; {remedy}")
+        note(f"Error: {lost}, if the system did not kill it; continue with --resume")
         raise typer.Exit(1) from None
     folder = training.run.folder
     if not processes.leads:

@@ -133,8 +133,10 @@ class AgentTrainer(GRPOTrainer):
         return Step(step, seconds, self.generated, **logged, **self.batch.figures)
 
     def why_pause(self) -> PausedError | None:
-        outage = None if self.batch is None else self.batch.outage
-        return self.roller.judges.limit_reached() or outage
+        if self.roller.judges.exhausted():
+            limit = "the judges' fees have reached their limit; resume with a higher --max-cost"
+            return PausedError(limit, passes=False)
+        return None if self.batch is None else self.batch.outage
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any

@@ -19,7 +19,6 @@ from art_e.trajectory import Exchange, exchanges
 from evals.judges import choose_judge, needs_model
 from evals.scored import Judge, Scored
 from evals.structured import StructuredModel, UnparseableError
-from training.processes import PausedError
 from training.recipe import Grpo, Judging, Recipe, Sft
 
 # ---- The relative judge.
@@ -113,12 +112,9 @@ class Judges(NamedTuple):
     def cost_usd(self) -> float:
         return sum(each.spent.cost_usd or 0.0 for each in self.models)
 
-    def limit_reached(self) -> PausedError | None:
-        """Why to pause if one of them had to stop at its limit."""
-        if not any(each.exhausted for each in self.models):
-            return None
-        reason = "the judges' fees have reached their limit; resume with a higher --max-cost"
-        return PausedError(reason, passes=False)
+    def exhausted(self) -> bool:
+        """Whether one of them had to stop at its limit."""
+        return any(each.exhausted for each in self.models)
 
 
 def ask_again(judges: Iterable[object]) -> bool:

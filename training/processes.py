@@ -20,8 +20,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 T = TypeVar("T")
-# A process takes the others for lost after this: longer than any judge takes.
-PATIENCE = timedelta(minutes=30)
+# A process takes the others for lost after this: longer than any judge takes, outages included.
+PATIENCE = timedelta(minutes=60)
 # What gloo and NCCL say in a RuntimeError when a peer has ended.
 _LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|NCCL.*(abort|remote)|gloo", re.I)
 

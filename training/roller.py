@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -66,12 +66,12 @@ async def score(
     # Retries within a call take time, too.
     end = time.monotonic() + OUTAGE_S
     for wait in WAITS:
-        what = failures(scored)
-        if what is None or time.monotonic() > end or not ask_again(judges):
+        paused = outage(scored, judges)
+        if paused is None or not paused.passes or time.monotonic() > end:
             break
-        note(f"{what}: judged again in {wait:g} s")
+        note(f"{paused}: judged again in {wait:g} s")
         await asyncio.sleep(wait)
-        places = [place for place, each in enumerate(scored) if failure_of(each) is not None]
+        places = list(failures(scored))
         again = await limited_gather(JUDGED_AT_ONCE, score_one, [cases[each] for each in places])
         for place, each in zip(places, again, strict=True):
             scored[place] = each
@@ -208,22 +208,17 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
-def failure_of(scored: Scored) -> str | None:
-    """Why a judge gave no verdict, in its words; None if all gave one, or none had to."""
-    return next((each["reason"] for each in scored.verdicts if each["correct"] is None), None)
+def failures(scored: Sequence[Scored]) -> dict[int, str]:
+    """The places of the episodes that a judge gave no verdict on, and its words."""
+    verdicts = ((place, verdict) for place, each in enumerate(scored) for verdict in each.verdicts)
+    return {place: verdict["reason"] for place, verdict in verdicts if verdict["correct"] is None}
 
 
-def failures(scored: Sequence[Scored]) -> str | None:
-    """How many episodes could not be judged, and why; None for few of them."""
-    reasons = [reason for each in scored if (reason := failure_of(each)) is not None]
+def outage(scored: Sequence[Scored], judges: Iterable[object]) -> PausedError | None:
+    """Why to pause, in the words of a failing judge; None if few episodes are unjudged."""
+    reasons = failures(scored)
     if len(reasons) <= MOST_UNJUDGED * len(scored):
         return None
-    [(words, _)] = Counter(reasons).most_common(1)
-    return f"{len(reasons)} of {len(scored)} episodes could not be judged ({words})"
-
-
-def outage(scored: Sequence[Scored], judges: Judges) -> PausedError | None:
-    """Why to pause; None if few episodes are unjudged."""
-    if (what := failures(scored)) is None:
-        return None
-    return judges.limit_reached() or PausedError(what, passes=ask_again(judges))
+    [(words, _)] = Counter(reasons.values()).most_common(1)
+    what = f"{len(reasons)} of {len(scored)} episodes could not be judged ({words})"
+    return PausedError(what, passes=ask_again(judges))
