@@ -5,8 +5,10 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from requests import Timeout
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
@@ -120,6 +122,14 @@ def test_a_validation_that_can_not_be_judged_pauses(
         with tiny.begun(setting, folder, resume=True) as again:
             assert carry_out(again)["test"] is not None
     assert [each.step for each in again.validations] == [0, 2]
+
+
+def test_a_server_that_is_gone_pauses(scripted: Scripted) -> None:
+    replies: Any = mock.MagicMock()
+    replies.__iter__.side_effect = Timeout
+    _, training = scripted(replies)
+    assert training.paused is not None and training.paused.passes
+    assert "vLLM's server does not answer any more (Timeout)" in str(training.paused)
 
 
 def test_minibatches_are_steps_on_parts_of_one_batch(scripted: Scripted, start: Start) -> None:

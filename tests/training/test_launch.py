@@ -116,7 +116,8 @@ def test_vllm_server_starts_as_trl_would(machine: Machine, monkeypatch: pytest.M
     by_trl = vllm_serve.build_command(serving, ["--seed", "1"])
     assert line[:2] == by_trl[by_trl.index("serve") :][:2]
     expected = {each for each in options(by_trl) if each[0] != "--weight-transfer-config"}
-    assert options(line) == expected | {("--enable-lora", ""), ("--max-lora-rank", "16")}
+    ours = {("--enable-lora", ""), ("--max-lora-rank", "16"), ("--enable-prefix-caching", "")}
+    assert options(line) == expected | ours
 
 
 FIRST = {"config.json", *(f"checkpoints/checkpoint-{each}"
