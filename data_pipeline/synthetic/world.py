@@ -10,8 +10,7 @@ import bisect
 import hashlib
 import itertools
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parseaddr
 from random import Random
@@ -79,12 +78,6 @@ class World:
         projects = [self.names.coined(number) for number in range(2, self._office_names)]
         self._chatter = Chatter(config.seed, self.company, projects, plan.weights)
         self.stories = plan_stories(plan, config.seed, len(self.names.people.first))
-        self._of_split = defaultdict[str, list[StoryPlan]](list)
-        self._first_names = defaultdict[tuple[int, str], set[str]](set)
-        for story in self.stories:
-            self._of_split[story.split].append(story)
-            if story.first_names_clear:
-                self._first_names[story.owner, story.kind] |= _first_names(self._cast(story))
 
     def tell(self, story: StoryPlan) -> Stage:
         number = story.number
@@ -109,7 +102,10 @@ class World:
     def _strangers(self, story: StoryPlan) -> list[tuple[Person, Person] | tuple[str, str]]:
         """The story's names beside those of a story of another inbox of the split. Where first
         names are clear, nobody in the owner's stories of this kind has those of the other."""
-        near, split = self._first_names[story.owner, story.kind], self._of_split[story.split]
+        split = [each for each in self.stories if each.split == story.split]
+        its_own = (story.owner, story.kind) if story.first_names_clear else None
+        like = [self._cast(each) for each in split if (each.owner, each.kind) == its_own]
+        near = _first_names(itertools.chain(*like))
         rng = Random(f"{self.config.seed}/strangers/{story.number}")
         for other in rng.sample(split, min(len(split), 40)):
             cast = self._cast(other)
@@ -141,7 +137,7 @@ class World:
                 yield RawMessage(f"synthetic/{number:07d}.eml", data)
 
 
-def _first_names(people: list[Person]) -> set[str]:
+def _first_names(people: Iterable[Person]) -> set[str]:
     return {name for person in people for name in (person.given, person.nick)}
 
 
