@@ -21,7 +21,7 @@ from evals.scored import Scored
 from training import validation
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
 from training.judging import Judges
-from training.optimizer import own_tokens_scored, packed, scored_packed
+from training.optimizer import own_tokens_scored, packed, scored_as_one, scored_packed
 from training.processes import PausedError, quiet
 from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, rewards_of
@@ -79,7 +79,9 @@ class AgentTrainer(GRPOTrainer):
         self._sampled: list[list[float]] | None = None
         # Of the passes before the batch's first step: the sum of ratios, and of tokens.
         self._ratios = torch.zeros(2)
-        self._scores = torch.zeros(0)
+        self._own = self._scores = torch.zeros(0)
+        # A pass over a large model takes its episodes as one row. Small ones wait for launches.
+        self._joins = recipe.model.base is not None
         passes, form = table.passes(training.processes.count), recipe.episode
         # The roller chooses the questions; TRL counts rows and groups.
         rows = [{"prompt": ""}] * (table.batches * table.questions)
@@ -143,7 +145,12 @@ class AgentTrainer(GRPOTrainer):
     ) -> Any:
         usual = super()._get_per_token_logps_and_entropies
         if torch.is_grad_enabled():  # a batch that is packed
-            scores = usual(model, input_ids, attention_mask, *args, **options)
+            if self._joins:
+                with self.accelerator.autocast():
+                    scored = scored_as_one(model, input_ids, attention_mask, self._own)
+                scores = *scored, None
+            else:
+                scores = usual(model, input_ids, attention_mask, *args, **options)
             self._scores = scores[0].detach()
             return scores
         # TRL asks how likely the tokens were when they were sampled. vLLM says nan of what it could
@@ -157,19 +164,21 @@ class AgentTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         usual: Any = super()._compute_loss
+        self._own = own = inputs["completion_mask"] * inputs["tool_mask"]
         loss = usual(model, inputs)
         steps, place = self.args.gradient_accumulation_steps, self._step
         if self._sampled is not None and place % self.args.steps_per_generation < steps:
-            mask = inputs["completion_mask"] * inputs["tool_mask"]
             ratios = (self._scores - inputs["old_per_token_logps"]).exp()
-            self._ratios += torch.stack([(ratios * mask).sum(), mask.sum()]).cpu()
+            self._ratios += torch.stack([(ratios * own).sum(), own.sum()]).cpu()
         return loss
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         before, inputs = self._buffered_inputs, super()._prepare_inputs(generation_batch)
         if self._buffered_inputs is before:
             return inputs
-        self._buffered_inputs = packed(self._buffered_inputs, minibatches=self.table.minibatches)
+        self._buffered_inputs = packed(
+            self._buffered_inputs, minibatches=self.table.minibatches, even=self._joins
+        )
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
 

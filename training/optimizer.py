@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from trl.trainer import utils
 
 # Gradients of small batches change fast.
@@ -21,20 +23,26 @@ FLAT = 1e-6
 
 @contextlib.contextmanager
 def own_tokens_scored() -> Iterator[None]:
-    """Have TRL compute logits of tokens with loss only, also on a CPU: most tokens are mail."""
+    """Have TRL compute logits of labelled tokens only, also on a CPU, and have transformers keep
+    the episodes of a row apart."""
     module: Any = utils
     usual = module._use_triton
     module._use_triton = lambda device: device.type == "cpu" or usual(device)
+    AttentionInterface.register("sdpa", attention_by_episode)
     try:
         yield
     finally:
         module._use_triton = usual
+        AttentionInterface.register("sdpa", sdpa_attention_forward)
 
 
-def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> list[dict[str, Any]]:
+def packed(
+    batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1, even: bool = False
+) -> list[dict[str, Any]]:
     """Return the rows of TRL's `batches`, within each of the `minibatches` sorted by length into as
-    many batches, without columns that are all padding: gradients are sums, so that the order of
-    rows changes nothing. A row without an advantage has no gradient: it keeps one token."""
+    many batches, or (`even`) into batches of about as many tokens, without columns that are all
+    padding: gradients are sums, so that the order of rows changes nothing. A row without an
+    advantage has no gradient: it keeps one token."""
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
@@ -42,11 +50,11 @@ def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> lis
     }
     whole["completion_mask"][whole["advantages"].abs() < FLAT, 1:] = 0
     lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
-    parts = [
-        part
-        for rows in torch.arange(len(lengths), device=lengths.device).chunk(minibatches)
-        for part in rows[lengths[rows].argsort(stable=True)].chunk(len(batches) // minibatches)
-    ]
+    parts: list[Tensor] = []
+    number = len(batches) // minibatches
+    for rows in torch.arange(len(lengths), device=lengths.device).chunk(minibatches):
+        order = rows[lengths[rows].argsort(stable=True)]
+        parts += [order[at::number] for at in range(number)] if even else order.chunk(number)
     return [
         {**batch, **_trimmed({name: value[rows] for name, value in whole.items()})}
         for batch, rows in zip(batches, parts, strict=True)
@@ -73,6 +81,42 @@ def scored_packed(
                     whole[place] = values.new_zeros(len(ids), kept)
                 whole[place][rows, :last] = values
     return whole[0], whole[1], None
+
+
+def attention_by_episode(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+    *, episodes: Sequence[int] | None = None, **options: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Return transformers' sdpa attention. In a row of several `episodes` of those lengths each
+    attends to itself alone, by causal kernels without a mask, which would take the whole row's
+    square."""
+    attend: Any = sdpa_attention_forward
+    if episodes is None:
+        return attend(module, query, key, value, mask, **options)  # type: ignore[no-any-return]
+    parts = zip(*(each.split(list(episodes), 2) for each in (query, key, value)), strict=True)
+    return torch.cat([attend(module, *part, None, **options)[0] for part in parts], 1), None
+
+
+def scored_as_one(model: Any, ids: Tensor, mask: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities and entropies of the `own` tokens in the last columns of all rows
+    (0 elsewhere), from one pass over one row without padding."""
+    there, kept = mask.bool(), own.size(1)
+    labels = ids.new_full(ids.shape, -100)
+    labels[:, -kept:][own.bool()] = ids[:, -kept:][own.bool()]
+    # What the last token of an episode predicts is not there.
+    labels = torch.cat([labels[:, 1:], ids.new_full((len(ids), 1), -100)], 1)
+    scores = model(
+        input_ids=ids[there][None], position_ids=(mask.cumsum(1) - 1)[there][None],
+        # A mask of four dimensions is taken as it is.
+        attention_mask=mask.new_ones(1, 1, 1, 1).bool(), episodes=mask.sum(1).tolist(),
+        shift_labels=labels[there][None], fused_lm_head=True,
+    )  # fmt: skip
+
+    def of_own(values: Tensor) -> Tensor:
+        whole = values.new_zeros(ids.shape).masked_scatter(there, values)
+        return whole[:, -kept - 1 : -1]
+
+    return of_own(scores.log_probs), of_own(scores.entropy)
 
 
 def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

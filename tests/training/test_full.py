@@ -79,7 +79,8 @@ def test_what_vllm_says_of_its_tokens_replaces_a_scoring_pass(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where both compute the same model, the gradients are the same."""
-    changes = ("grpo.steps=2", "grpo.minibatches=2", "grpo.validate_every=2")
+    few = ("grpo.steps=2", "grpo.validate_every=2")
+    changes = ("grpo.minibatches=2", "grpo.micro_batch=2", *few)
     score, roll = mock.Mock(wraps=scored_packed), grpo.AgentTrainer._roll
 
     def silent(trainer: grpo.AgentTrainer, *_: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import GenerationConfig, Qwen2Tokenizer
+from trl.trainer.utils import add_fused_lm_head
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
@@ -25,7 +26,7 @@ from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from tests.training.conftest import Begin, whole, written
 from tests.training.scripted import IDK, Script
 from training.engine import Sampler
-from training.optimizer import MuonAdamW, optimizer_of, packed
+from training.optimizer import MuonAdamW, optimizer_of, own_tokens_scored, packed, scored_as_one
 from training.rollout import ChatTokens, Rollout, Turn, roll_out, side_by_side
 from training.start import Start, start_of
 
@@ -273,11 +274,14 @@ def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
 @given(
     st.lists(st.tuples(TOKENS, TOKENS), min_size=4, max_size=4),
     st.sampled_from([(1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]),
+    st.booleans(),
 )
-def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, shape: tuple[int, int]) -> None:
+def test_packed_rows_are_the_same_rows_without_padding(
+    rows: Rows, shape: tuple[int, int], even: bool
+) -> None:
     parts, minibatches = shape
     packs, lengths = dict[int, tuple[list[int], list[int]]](), []
-    batches = packed(buffered(rows, parts), minibatches=minibatches)
+    batches = packed(buffered(rows, parts), minibatches=minibatches, even=even)
     assert len(batches) == parts
     for batch in batches:
         # No column is padding in all rows.
@@ -293,10 +297,52 @@ def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, shape: tuple[
     assert [packs[each] for each in range(4)] == [first, *rows[1:]]
     size = 4 // minibatches
     for start in range(0, 4, size):
-        # Sorted within a minibatch, or the longest decides for the shortest.
+        # Sorted within a minibatch, or the longest decides for the shortest; or spread evenly.
         part = lengths[start : start + size]
+        if even and shape == (2, 1):
+            part = [part[0], part[2], part[1], part[3]]
         assert part == sorted(part)
         assert set(list(packs)[start : start + size]) == set(range(start, start + size))
+
+
+def test_episodes_of_a_row_are_scored_as_each_by_itself(words: Qwen2Tokenizer) -> None:
+    """Their log-probabilities, entropies and gradients, with activations recomputed as well."""
+    model: Any = make_model(words, hidden=32, layers=2)
+    rows = [([3, 4, 5], [6, 7, 8, 9, 3]), ([5], [4]), ([9, 8, 7, 6], [5, 5, 4])]
+    [batch] = buffered(rows, 1)
+    ids, mask = (
+        torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], 1)
+        for name in ("ids", "mask")
+    )
+    own = batch["completion_mask"] * torch.tensor([1, 0, 1, 1, 1])
+    weights = torch.rand(own.shape, generator=torch.Generator().manual_seed(0))
+
+    def gradients() -> list[torch.Tensor]:
+        found = [each.grad.clone() for each in model.parameters()]
+        model.zero_grad()
+        return found
+
+    plain = torch.zeros(2, *own.shape)
+    total = torch.zeros(())
+    for row, (prompt, completion) in enumerate(rows):
+        logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, :-1]
+        every = torch.log_softmax(logits, -1)[len(prompt) - 1 :]
+        one = every.gather(1, torch.tensor(completion)[:, None])[:, 0]
+        there = own[row, : len(completion)]
+        plain[0, row, : len(one)] = one.detach() * there
+        plain[1, row, : len(one)] = -(every.exp() * every).sum(-1).detach() * there
+        total = total + (one * there * weights[row, : len(one)]).sum()
+    total.backward()
+    expected = gradients()
+    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    model.activation_checkpointing_enable()
+    model.train()
+    with own_tokens_scored():
+        scores, entropies = scored_as_one(model, ids, mask, own)
+        (scores * weights).sum().backward()
+    torch.testing.assert_close(torch.stack([scores, entropies]), plain)
+    for first, second in zip(gradients(), expected, strict=True):
+        torch.testing.assert_close(first, second)
 
 
 def small() -> nn.Sequential:
