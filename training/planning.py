@@ -70,38 +70,47 @@ def shape_of(model: ModelTable) -> Shape:
     return PUBLISHED[name[0]]
 
 
-# Shares of a card's bfloat16 rate and bandwidth, seconds, bytes.
-TRAIN_SHARE, TRAIN_SHARE_4BIT, SCORE_SHARE, READ_SHARE, DECODE_SHARE = 0.33, 0.25, 0.40, 0.45, 0.70
-LAYER_MS, VLLM_STEP_S, LONGEST = 4.6, 0.005, 4.5
+# Shares of a card's bfloat16 rate and bandwidth, milliseconds a layer, seconds, bytes.
+TRAIN_SHARE, TRAIN_SHARE_4BIT, SCORE_SHARE, READ_SHARE, DECODE_SHARE = 0.36, 0.25, 0.40, 0.45, 0.70
+PASS_MS, LAYER_MS, VLLM_STEP_S, LONGEST, WAKE_BYTES_S = 2.7, 4.6, 0.005, 4.5, 25e9
 CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
+# The calls of a mean episode before its answer.
+SEARCHES, READS = 2.5, 1.5
+# Tokens by Qwen2.5's tokenizer, means of a strong model's recorded calls on the 73 public questions:
+# the prompt with its tools, calls, observations, and what the chat template writes around a turn.
+PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 774, 36, 22, 66, 1_015, 601, 19
 
 NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
 
 
 class EpisodeTokens(NamedTuple):
-    """The tokens of a mean episode, those that the model writes, and how many mails it reads."""
+    """The tokens of a mean episode, those of its prompt and those that the model writes, and the
+    number of mails it reads."""
 
-    own: float
     tokens: float
+    prompt: float
+    own: float
     reads: float
 
 
 def expected_episode(recipe: Recipe) -> EpisodeTokens:
-    """Return the mean episode that is expected of the recipe, within its limits. Real mail, by
-    cl100k_base: 729 tokens of prompt and tools, 1,090 for ten hits, 585 for a mail; 42, 26 and 43
-    for the calls. Worlds: the scripted expert's, by the tokenizers of nano and mini."""
+    """Return the mean episode that is expected of the recipe, within its limits. Of worlds: the
+    scripted expert's, by the tokenizers of nano and mini."""
     limits, worlds = recipe.episode, recipe.data.worlds
     if recipe.model.scratch is not None and worlds is not None:
-        return EpisodeTokens(20, min(165 if worlds.short else 543, limits.episode_tokens), 1.1)
-    own = 2.5 * 42 + 1.5 * 26 + 43
-    tokens = 729 + own + 2.5 * (1_090 * limits.hits / MAX_RESULTS + 11) + 1.5 * (585 + 11)
-    return EpisodeTokens(own, min(tokens, limits.episode_tokens), 1.5)
+        tokens = min(165 if worlds.short else 543, limits.episode_tokens)
+        return EpisodeTokens(tokens, tokens / 3, 20, 1.1)
+    own = SEARCHES * SEARCH + READS * READ + ANSWER
+    shown = SEARCHES * HITS * limits.hits / MAX_RESULTS + READS * MAIL
+    tokens = PROMPT + own + shown + (SEARCHES + READS) * FRAME
+    return EpisodeTokens(min(tokens, limits.episode_tokens), PROMPT, own, READS)
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
     """What a recipe takes: the bytes of each GPU by phase and part, how many whole episodes' keys
-    and values have `room`, and hours by part. It fits if there are no `faults`."""
+    and values have `room`, hours by part, and seconds from batch to batch. It fits if there are no
+    `faults`."""
 
     recipe: str
     parameters: int
@@ -111,6 +120,7 @@ class TrainingPlan:
     memory: dict[str, dict[str, float]]
     room: float
     hours: dict[str, float]
+    batch_seconds: float
     gpu_usd: float
     judges: list[JudgeFee]
     faults: list[str]
@@ -136,7 +146,8 @@ def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
     return TrainingPlan(
         recipe.name, work.shape.parameters, work.trained, gpu,
         {"train": work.train, "serve": serve}, memory, room,
-        hours, hours["total"] * count * price, judge_fees(recipe, work.episode.reads), faults,
+        hours, 3600 * (hours["total"] - hours["validations"]) / grpo.batches,
+        hours["total"] * count * price, judge_fees(recipe, work.episode.reads), faults,
     )  # fmt: skip
 
 
@@ -201,6 +212,11 @@ class _Work:
         # A backward pass counts twice without an adapter, recomputing once.
         learning = a_pass * (2 + (not model.lora) + model.checkpointing)
         learning /= TRAIN_SHARE_4BIT if model.bits == 4 else TRAIN_SHARE
+        # Without vLLM the trainer scores the tokens that several minibatches move from.
+        if grpo.vllm is None and grpo.minibatches > 1:
+            learning += a_pass / SCORE_SHARE
+        # However short it is, a pass waits for its launches.
+        launches = shape.layers * PASS_MS / 1e3 / 3600 / grpo.micro_batch
         # For each token weights, keys and values are read. Of an episode that grows evenly 0.6 are
         # there on the mean, and transformers reads them in each of four turns.
         there, generators = 0.6 * episode.tokens, self.serve or self.train
@@ -208,15 +224,17 @@ class _Work:
         token = held / (self.gpu.gb_per_second * 1e9 * DECODE_SHARE) + VLLM_STEP_S
         token = token if grpo.vllm else max(token, shape.layers * LAYER_MS / 1e3)
         written = LONGEST * episode.own * token / 3600 / min(self.batch, 2 * self.at_once)
-        read = (episode.tokens if grpo.vllm else 4 * there) * a_pass / READ_SHARE
-        rollout = (written + read) / generators
-        # TRL scores again what vLLM wrote or minibatches move from.
-        if grpo.vllm is not None or grpo.minibatches > 1:
-            learning += a_pass / SCORE_SHARE
+        # vLLM reads each token once, and the prompt once for a group.
+        read = 4 * there
+        if grpo.vllm:
+            read = episode.tokens - episode.prompt * (1 - 1 / grpo.rollouts)
+        rollout = (written + read * a_pass / READ_SHARE) / generators
         episodes = grpo.questions * grpo.rollouts * grpo.batches
+        # A vLLM that sleeps while weights are trained moves its own to the machine and back.
+        moved = 4 * shape.parameters if grpo.vllm and not self.serve else 0
         hours = {
-            "generating": episodes * rollout,
-            "training": episodes * episode.tokens * learning / self.train,
+            "generating": episodes * rollout + grpo.batches * moved / WAKE_BYTES_S / 3600,
+            "training": episodes * (episode.tokens * learning + launches) / self.train,
             "validations": held_out_episodes(self.recipe, grpo) * rollout,
         }
         return {**hours, "total": sum(hours.values())}

@@ -13,7 +13,7 @@ from art_e.text import prompt_text
 from tests.command_line import Run as Command
 from tests.command_line import json_of
 from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
-from training.planning import GPUS, PUBLISHED, TrainingPlan, plan
+from training.planning import GPUS, PUBLISHED, EpisodeTokens, TrainingPlan, plan
 from training.recipe import load_recipe, toml_names
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"
@@ -46,16 +46,21 @@ def test_shapes_have_the_weights_of_their_models_and_adapters(name: str, shape: 
     assert shape.lora_parameters(3) == learns
 
 
-def test_the_talk_takes_what_one_h100_measured() -> None:
-    """37.4 GB at the peak for an episode of 8,000 tokens, and 1.27 s for one of 4,562."""
-    talk = planned("talk")
+def test_the_talk_takes_what_one_h100_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """37.4 GB at the peak for an episode of 8,000 tokens, and its seconds for three lengths."""
+    alone = ("grpo.micro_batch=1", "episode.episode_tokens=8000")
+    talk = planned("talk", *alone)
     training = talk.memory["training"]
     logits = 2 * 4_096 * 32_768 + 4 * 8_000 * 5_120  # of 187 tokens alone when it was measured
     measured = sum(training.values()) - training["vLLM"] - training["CUDA"] - logits
     assert measured / 1e9 == pytest.approx(37.4, rel=0.02)
-    # TRL scores the tokens of vLLM once more, at 40 % of the rate: 0.35 s.
-    seconds = talk.hours["training"] * 3600 / (667 * 48)
-    assert seconds == pytest.approx(1.265 + 0.350, rel=0.05)
+    for tokens, seconds in ((2_000, 0.63), (4_562, 1.27), (8_000, 2.12)):
+        episode = EpisodeTokens(tokens, 774, 187, 1.5)
+        monkeypatch.setattr("training.planning.expected_episode", lambda _, each=episode: each)
+        trained = planned("talk", *alone).hours["training"] * 3600
+        grpo = load_recipe("talk").grpo
+        assert grpo is not None
+        assert trained / (grpo.batches * 48) == pytest.approx(seconds, rel=0.02)
     # vLLM has its share and no more; keys and values get the rest.
     generating = talk.memory["generating"]
     own = ("vLLM", "vLLM's weights", "keys and values")
