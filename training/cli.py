@@ -84,7 +84,8 @@ def plan(
     hours = (f"{part} {rough(value)}" for part, value in planned.hours.items())
     print_lines(
         f"keys and values of {rough(int(planned.room))} {tokens} have room",
-        f"hours: {', '.join(hours)}; a batch takes {rough(planned.batch_seconds)} s; ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}",
+        f"hours: {', '.join(hours)}; {rough(planned.batch_seconds)} s a batch;"
+        f" ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}",
         *map(shown_fee, planned.judges),
         *NOTES,
         *(f"it does not fit: {fault}" for fault in planned.faults),

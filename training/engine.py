@@ -5,7 +5,7 @@ Both are a `training.rollout.Generate`. Private names of TRL (1.16) and vLLM are
 import contextlib
 import importlib.util
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -89,11 +89,12 @@ class Dispatch:
     one whose episodes have ended for ever. Raises `UserError` if no server answers."""
 
     def __init__(
-        self, trainer: GRPOTrainer, turn_tokens: int, seed: int, *, batch: int | None = None
-    ) -> None:
+        self, trainer: GRPOTrainer, turn_tokens: int, seed: int, *, batch: int | None = None,
+        servers: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self._trainer: Any = trainer
         self._turn_tokens, self._seed, self._batch = turn_tokens, seed, batch
-        self._client: Any = None
+        self._clients: list[Any] = []
         self._adapter: Path | None = None
         # What a server calls the newest adapter.
         self._name = ""
@@ -106,8 +107,12 @@ class Dispatch:
             self._adapter = Path(str(self._trainer.args.output_dir), _ADAPTER)
             vllm.sync_weights = partial(self._send, self._adapter)
         if vllm.mode == "server":
-            # Only the leading process has TRL's client.
-            self._client = getattr(vllm, "vllm_client", None) or _client(str(vllm.server_base_url))
+            # Only the leading process has TRL's client, of the first server.
+            self._clients = list(map(_client, servers))
+            if self._adapter is None and len(servers) > 1:
+                raise UserError(
+                    "whole weights go to one server of vLLM: name one, or set model.lora"
+                )
 
     def at(self, temperature: float) -> "Dispatch":
         """The same from now on at that temperature (0: greedily); for vLLM only."""
@@ -139,8 +144,8 @@ class Dispatch:
             vllm._llm_weights_sleeping = True
 
     def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
-        if self._client is not None:
-            side_by_side(self._from_server, prompts, follow, slots=64)
+        if self._clients:
+            side_by_side(self._from_server, prompts, follow, slots=64 * len(self._clients))
         elif self._trainer.use_vllm:
             self._in_process(prompts, follow)
         else:
@@ -191,9 +196,11 @@ class Dispatch:
 
     def _from_server(self, place: int, ids: list[int]) -> Turn:
         options = self._sampling(place, ids)
+        # An episode stays at the server that has its earlier turns.
+        client = self._clients[place % len(self._clients)]
         if self._adapter is not None:
             options["model"] = self._name
-        reply = self._client.generate([ids], generation_kwargs=options)
+        reply = client.generate([ids], generation_kwargs=options)
         [ids], [logprobs] = reply["completion_ids"], reply["logprobs"]
         # TRL's client has None for what vLLM could not score.
         return Turn(list(ids), [each[0] or 0.0 for each in logprobs])
@@ -211,15 +218,13 @@ class Dispatch:
             # Each time a new name: an adapter loaded in place is read again for each token, and
             # what vLLM caches of prompts goes by the name.
             [self._name] = broadcast_object_list([f"{_ADAPTER}-{uuid.uuid4().hex}"])
-            if vllm.accelerator.is_main_process:
-                where = {"lora_name": self._name, "lora_path": str(folder.resolve())}
+            where = {"lora_name": self._name, "lora_path": str(folder.resolve())}
+            for client in self._clients if vllm.accelerator.is_main_process else ():
                 # It answers with plain text, which TRL's client does not take.
-                reply = self._client.session.post(
-                    f"{self._client.base_url}/v1/load_lora_adapter", json=where
-                )
+                reply = client.session.post(f"{client.base_url}/v1/load_lora_adapter", json=where)
                 if reply.status_code != 200:
                     raise UserError(
-                        f"vLLM's server at {self._client.base_url} does not take the adapter"
+                        f"vLLM's server at {client.base_url} does not take the adapter"
                         f" ({printable(reply.text)[:200]}): start it by training/launch/"
                         "vllm_server.sh with this recipe, where it sees the run's folder"
                     )
@@ -287,7 +292,8 @@ def check_generation(table: Vllm | None) -> None:
         lack = "the recipe generates with vLLM, which is not installed: requirements/gpu.txt has it"
         raise UserError(f"{lack}; or let transformers generate, slowly: --set grpo.vllm.mode=off")
     if table.mode == "server":
-        _client(table.server)
+        for each in table.servers:
+            _client(each)
 
 
 @contextlib.contextmanager

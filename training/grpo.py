@@ -5,8 +5,9 @@ sets TRL up, `roller.py` takes the step's questions, `rollout.py` runs their epi
 turn, `engine.py` generates, `roller.py` asks the judges, `reward.py` pays, and TRL trains on the
 tokens. `validation.py` asks held-out questions now and then."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from training.judging import Judges
 from training.optimizer import own_tokens_scored, packed, scored_as_one, scored_packed
 from training.processes import PausedError, quiet
 from training.recipe import TEMPERATURE, Vllm
-from training.roller import Roller, StepBatch, rewards_of
+from training.roller import Played, Roller, StepBatch, rewards_of
 from training.rollout import in_groups
 from training.run import Step, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_init
@@ -51,7 +52,7 @@ def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> 
         examiner = validation.Examiner(training, judges, start, load)
         callback = validation.RunCallback(
             examiner, trainer.dispatch, trainer.step_of, validate_every=table.validate_every,
-            together=table.minibatches, pause=trainer.why_pause, awake=trainer.dispatch.awake,
+            together=table.minibatches, pause=trainer.why_pause, awake=trainer.awake,
         )  # fmt: skip
         generate_at = examiner.by_transformers if table.vllm is None else trainer.dispatch.at
         return validation.carry_out(trainer, callback, generate_at)
@@ -110,17 +111,49 @@ class AgentTrainer(GRPOTrainer):
                 peft_config=adapter_config(recipe.model, start),
             )  # fmt: skip
         keep_exact(self.model)
-        self.dispatch = Dispatch(self, form.turn_tokens, seed, batch=table.generate_batch)
+        servers = table.vllm.servers if table.vllm else ()
+        self.dispatch = Dispatch(
+            self, form.turn_tokens, seed, batch=table.generate_batch, servers=servers
+        )
+        # With overlap: who rolls out the next batch, and what it will be.
+        self._aside = ThreadPoolExecutor(1) if table.vllm and table.vllm.overlap else None
+        self._pending: Future[Played] | None = None
 
     def _roll(self, *_: Any) -> dict[str, Any]:
         """TRL's rollout function: the batch of the next step."""
         step = int(self.state.global_step) + 1
-        questions = self.roller.questions_for_step(step)
-        self.batch = self.roller.roll(questions, step, self.dispatch)
+        if self._aside is None:
+            questions = self.roller.questions_for_step(step)
+            self.batch = self.roller.roll(questions, step, self.dispatch)
+        else:
+            played = (self._pending or self._begun(self._aside, step)).result()
+            # One step off-policy: its ratios tell how far the weights have moved since.
+            after = step + self.table.minibatches
+            self._pending = self._begun(self._aside, after) if after <= self.table.steps else None
+            self.batch = self.roller.collected(played)
         self.generated += self.batch.sampled
         columns = self.batch.for_trl(self.roller.tokens.end_id)
         self._sampled, self._ratios = columns["logprobs"], torch.zeros(2)
         return columns
+
+    def _begun(self, aside: ThreadPoolExecutor, step: int) -> "Future[Played]":
+        """Begin to roll out the batch of that step by the weights of now."""
+        questions = self.roller.questions_for_step(step)
+        with self.dispatch.awake():
+            return aside.submit(self.roller.played, questions, step, self.dispatch)
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        # TRL sends weights now: not while a batch is rolled out by older ones.
+        wait([self._pending] if self._pending else [])
+        usual: Any = super()._generate
+        return usual(prompts)
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Keep vLLM awake, with the newest weights, once no batch is rolled out by older ones."""
+        wait([self._pending] if self._pending else [])
+        with self.dispatch.awake():
+            yield
 
     def step_of(self, step: int, logs: Mapping[str, float]) -> Step:
         assert self.batch is not None
@@ -192,6 +225,6 @@ def _vllm(table: Vllm | None, context: int) -> dict[str, Any]:
         # vLLM on a CPU can't sleep.
         "vllm_enable_sleep_mode": best_device()[0] != "cpu",
         "vllm_max_model_length": context,
-        "vllm_server_base_url": table.server,
+        "vllm_server_base_url": table.servers[0],
         "vllm_server_timeout": SERVER_TIMEOUT_S,
     }

@@ -93,7 +93,9 @@ def attention_by_episode(
     attend: Any = sdpa_attention_forward
     if episodes is None:
         return attend(module, query, key, value, mask, **options)  # type: ignore[no-any-return]
-    parts = zip(*(each.split(list(episodes), 2) for each in (query, key, value)), strict=True)
+    parts = zip(
+        *(torch.split(each, list(episodes), 2) for each in (query, key, value)), strict=True
+    )
     return torch.cat([attend(module, *part, None, **options)[0] for part in parts], 1), None
 
 

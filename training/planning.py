@@ -76,8 +76,8 @@ PASS_MS, LAYER_MS, VLLM_STEP_S, LONGEST, WAKE_BYTES_S = 2.7, 4.6, 0.005, 4.5, 25
 CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
 # The calls of a mean episode before its answer.
 SEARCHES, READS = 2.5, 1.5
-# Tokens by Qwen2.5's tokenizer, means of a strong model's recorded calls on the 73 public questions:
-# the prompt with its tools, calls, observations, and what the chat template writes around a turn.
+# Tokens by Qwen2.5's tokenizer, the means of a strong model's recorded calls on the 73 public
+# questions: the prompt with its tools, calls, observations, and what stands around an observation.
 PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 774, 36, 22, 66, 1_015, 601, 19
 
 NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
@@ -98,7 +98,7 @@ def expected_episode(recipe: Recipe) -> EpisodeTokens:
     scripted expert's, by the tokenizers of nano and mini."""
     limits, worlds = recipe.episode, recipe.data.worlds
     if recipe.model.scratch is not None and worlds is not None:
-        tokens = min(165 if worlds.short else 543, limits.episode_tokens)
+        tokens: float = min(165 if worlds.short else 543, limits.episode_tokens)
         return EpisodeTokens(tokens, tokens / 3, 20, 1.1)
     own = SEARCHES * SEARCH + READS * READ + ANSWER
     shown = SEARCHES * HITS * limits.hits / MAX_RESULTS + READS * MAIL
@@ -225,7 +225,7 @@ class _Work:
         token = token if grpo.vllm else max(token, shape.layers * LAYER_MS / 1e3)
         written = LONGEST * episode.own * token / 3600 / min(self.batch, 2 * self.at_once)
         # vLLM reads each token once, and the prompt once for a group.
-        read = 4 * there
+        read: float = 4 * there
         if grpo.vllm:
             read = episode.tokens - episode.prompt * (1 - 1 / grpo.rollouts)
         rollout = (written + read * a_pass / READ_SHARE) / generators
@@ -237,4 +237,6 @@ class _Work:
             "training": episodes * (episode.tokens * learning + launches) / self.train,
             "validations": held_out_episodes(self.recipe, grpo) * rollout,
         }
+        if grpo.vllm and grpo.vllm.overlap:
+            hours["both at once"] = -min(hours["generating"], hours["training"])
         return {**hours, "total": sum(hours.values())}

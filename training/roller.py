@@ -25,7 +25,7 @@ from training.optimizer import FLAT
 from training.processes import PausedError
 from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
-from training.rollout import ChatTokens, Material, Rollout, in_groups, in_passes, roll_out
+from training.rollout import ChatTokens, Generate, Material, Rollout, in_groups, in_passes, roll_out
 from training.run import TrainingRun, mean_of
 
 # If a larger share of the episodes is unjudged, their judges are asked again after each of these
@@ -88,6 +88,14 @@ def paid(
     return Scored(scored.question, trajectory)
 
 
+class Played(NamedTuple):
+    """The groups of this process in a step with their scores, and how many were not compared."""
+
+    groups: list[list[Rollout]]
+    scored: list[list[Scored]]
+    unranked: int
+
+
 class StepBatch(NamedTuple):
     """The rollouts of a step with their scores, a list for each of this process's groups. `figures`
     are those of `Step`, of all processes; `sampled` is the number of tokens that they generated,
@@ -136,13 +144,21 @@ class Roller:
 
     def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> StepBatch:
         """Roll out a group for each of the `questions`, and store the episodes of all processes."""
-        training, size = self.training, self.table.rollouts
-        form = training.setting.recipe.episode
-        episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
         with dispatch.awake():
-            rollouts = roll_out(episodes, self.tokens, dispatch, form)
-        groups = in_groups(rollouts, size)
-        scored, unranked = asyncio.run(self._scored(groups, step))
+            return self.collected(self.played(questions, step, dispatch))
+
+    def played(self, questions: Sequence[Question], step: int, generate: Generate) -> Played:
+        """Roll out and score a group for each of the `questions`. It meets no other process, so
+        that a thread may do it."""
+        form, size = self.training.setting.recipe.episode, self.table.rollouts
+        episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
+        groups = in_groups(roll_out(episodes, self.tokens, generate, form), size)
+        return Played(groups, *asyncio.run(self._scored(groups, step)))
+
+    def collected(self, played: Played) -> StepBatch:
+        """Store what all processes played, and return this one's part with the figures of all."""
+        training, size = self.training, self.table.rollouts
+        groups, scored, unranked = played
         gather = training.processes.gather
         everyone = gather([each for group in scored for each in group])
         training.add_episodes(everyone)
@@ -155,6 +171,7 @@ class Roller:
             "unranked": sum(gather([unranked])) if self.judges.relative else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
+        rollouts = [each for group in groups for each in group]
         sampled = sum(gather([sum(sum(each.transcript.own) for each in rollouts)]))
         return StepBatch(groups, scored, step_figures, sampled, outage(everyone, self.judges))
 

@@ -152,6 +152,24 @@ def test_talk_multi_asks_vllms_server(base: Path, tmp_path: Path) -> None:
     assert adapter_moved(training)
 
 
+@pytest.mark.usefixtures("vllm")
+def test_the_next_batch_is_generated_beside_the_training(base: Path, tmp_path: Path) -> None:
+    """By two servers, with the adapter from before; an episode stays at its server."""
+    changes = ("grpo.steps=3", "grpo.validate_every=3", "grpo.vllm.overlap=true", "grpo.rate=0.01")
+    with fake_vllm.served(base) as one, fake_vllm.served(base) as other:
+        servers = f"grpo.vllm.server={one.address},{other.address}"
+        _, training = trained("talk-multi", base, tmp_path / "run", servers, *changes)
+    assert one.names == other.names
+    # Two validations, a test, and TRL's before the second and the third batch.
+    assert len(one.names) == 5
+    assert len(one.batches) == pytest.approx(len(other.batches), rel=0.5)
+    ratios = [each.ratio_mean for each in training.steps]
+    assert ratios[0] == pytest.approx(1.0, abs=1e-4)
+    assert all(abs((each or 0) - 1) > 1e-4 for each in ratios[1:])
+    groups = [each.policy["step"] for each in read_trajectories(training.run.trajectories)]
+    assert sorted(groups) == groups
+
+
 def test_a_newer_base_steps_by_its_own_template(base: Path, tmp_path: Path) -> None:
     """Around the tiny weights: the template of a model of that family is what differs."""
     folder = shutil.copytree(base, tmp_path / "base")

@@ -19,6 +19,7 @@ from accelerate.utils import DistributedType
 from torch.distributed.run import get_args_parser
 from trl.scripts import vllm_serve
 
+from art_e.models.checkpoint import room_for
 from tests.builders import files_of, table
 from tests.documented import parse_art_e
 from tests.processes import wait_until
@@ -116,8 +117,19 @@ def test_vllm_server_starts_as_trl_would(machine: Machine, monkeypatch: pytest.M
     by_trl = vllm_serve.build_command(serving, ["--seed", "1"])
     assert line[:2] == by_trl[by_trl.index("serve") :][:2]
     expected = {each for each in options(by_trl) if each[0] != "--weight-transfer-config"}
-    ours = {("--enable-lora", ""), ("--max-lora-rank", "16"), ("--enable-prefix-caching", "")}
-    assert options(line) == expected | ours
+    rank = str(recipe.model.lora and room_for(recipe.model.lora))
+    own = {("--enable-lora", ""), ("--max-lora-rank", rank), ("--enable-prefix-caching", "")}
+    assert options(line) == expected | own
+
+
+def test_replicas_have_gpus_and_ports_of_their_own_and_end_together(machine: Machine) -> None:
+    machine.stand_in("vllm", STAND_INS["ends"])
+    machine.run("vllm_server.sh", code=5, REPLICAS="2", CUDA_VISIBLE_DEVICES="4,5,6,7",
+                TENSOR_PARALLEL="2")  # fmt: skip
+    served = [(dict(options(line)), kept) for line, kept in machine.calls("vllm")]
+    assert sorted((each["--port"], kept["CUDA_VISIBLE_DEVICES"]) for each, kept in served) == [
+        ("8000", "4,5"), ("8001", "6,7"),
+    ]  # fmt: skip
 
 
 FIRST = {"config.json", *(f"checkpoints/checkpoint-{each}"
@@ -180,15 +192,23 @@ def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> 
     steps = [set(line) for line, _ in machine.calls("srun")]
     for part in ({"--nodes=1", "--nodelist=gpu1"}, {"--nodes=2", "--nodelist=gpu2,gpu3"}):
         assert any(part <= each for each in steps)
-    [(served, _)] = machine.calls("vllm")
-    assert {("--host", "0.0.0.0"), ("--tensor-parallel-size", "8")} <= options(served)
+    served = [options(line) for line, _ in machine.calls("vllm")]
+    ports = [str(8_000 + each) for each in range(8)]
+    assert all(
+        {("--host", "0.0.0.0"), ("--port", each)} <= one
+        for one, each in zip(
+            sorted(served, key=lambda one: dict(one)["--port"]), ports, strict=True
+        )
+    )
     [(line, _)] = machine.calls("torchrun")  # srun would start it twice
     own = get_args_parser().parse_args(line)
     assert own.module and own.training_script == "art_e"
     training = parse_art_e(own.training_script_args)
     assert (own.nnodes, own.nproc_per_node) == ("2", "8")
     assert (own.rdzv_endpoint, own.rdzv_id) == ("gpu2:29500", "17")
-    assert training["changes"] == ["grpo.vllm.server=http://gpu1:8000"]
+    assert training["changes"] == [
+        f"grpo.vllm.server={','.join(f'http://gpu1:{each}' for each in ports)}"
+    ]
     assert load_recipe(training["recipe"], training["changes"]).grpo is not None
     # A pause goes back into the queue, anything else does not.
     requeue = ["requeue", "17"]

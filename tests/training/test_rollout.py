@@ -323,7 +323,7 @@ def test_episodes_of_a_row_are_scored_as_each_by_itself(words: Qwen2Tokenizer) -
         return found
 
     plain = torch.zeros(2, *own.shape)
-    total = torch.zeros(())
+    total: Any = torch.zeros(())
     for row, (prompt, completion) in enumerate(rows):
         logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, :-1]
         every = torch.log_softmax(logits, -1)[len(prompt) - 1 :]
@@ -338,6 +338,7 @@ def test_episodes_of_a_row_are_scored_as_each_by_itself(words: Qwen2Tokenizer) -
     model.activation_checkpointing_enable()
     model.train()
     with own_tokens_scored():
+        scores: Any
         scores, entropies = scored_as_one(model, ids, mask, own)
         (scores * weights).sum().backward()
     torch.testing.assert_close(torch.stack([scores, entropies]), plain)

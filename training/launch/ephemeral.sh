@@ -2,7 +2,7 @@
 # What:   trains on a machine that may be taken away: what the run has made is copied to KEPT as it grows.
 # When:   sky.yaml starts it; so can any machine with a bucket or disk that outlives it.
 # How:    KEPT=/back/talk RECIPE=talk training/launch/ephemeral.sh --max-cost 40
-# Change: GPUS (1: vLLM in the process; more: its server on the first half), EVERY (seconds between copies).
+# Change: GPUS (1: vLLM in the process; more: a server on each of the first half), EVERY (seconds between copies).
 # Back:   KEPT, the run's folder; after a kill or exit code 75 (it paused) start it again, here or elsewhere.
 set -euo pipefail
 
@@ -52,12 +52,13 @@ if [ "$gpus" = 1 ]; then
     python "${command[@]}" "$@" &
 else
     half=$((gpus / 2))
-    CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((half - 1))) TENSOR_PARALLEL=$half \
+    CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((half - 1))) REPLICAS=$half \
         bash "$here/vllm_server.sh" "$recipe" &
     started+=($!)
     CUDA_VISIBLE_DEVICES=$(seq -s, $half $((gpus - 1))) \
         accelerate launch --config_file "$here/ddp.yaml" --num_processes $((gpus - half)) \
-        "${command[@]}" "$@" &
+        "${command[@]}" \
+        --set "grpo.vllm.server=$(seq -s, -f 'http://127.0.0.1:%g' 8000 $((7999 + half)))" "$@" &
 fi
 started+=($!)
 code=0

@@ -2,7 +2,7 @@
 # What:   vLLM's own server, as TRL's trainer needs it: it takes new weights and gives log-probabilities.
 # When:   for recipes with [grpo.vllm] mode = "server"; before the training, on GPUs that do not train.
 # How:    CUDA_VISIBLE_DEVICES=0 training/launch/vllm_server.sh talk-multi
-# Change: TENSOR_PARALLEL, PORT, MODEL; HOST=0.0.0.0 for other machines (no key guards it: private networks only).
+# Change: REPLICAS (at PORT, PORT + 1, ...; each of TENSOR_PARALLEL GPUs), PORT, MODEL; HOST=0.0.0.0 for other machines (no key guards it: private networks only).
 # Back:   nothing: it ends with Ctrl-C or SIGTERM, and its weights with it.
 set -euo pipefail
 
@@ -30,10 +30,26 @@ takes=(--weight-transfer-config '{"backend": "nccl"}')
 [[ $rank == None ]] || takes=(--enable-lora --max-lora-rank "$rank")
 # Where both are sent to and the cache of prefixes is emptied; off by default, as anyone may.
 export VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
-exec vllm serve "$model" \
-    --host "${HOST:-127.0.0.1}" --port "${PORT:-8000}" \
-    --tensor-parallel-size "${TENSOR_PARALLEL:-1}" --data-parallel-size 1 \
-    --gpu-memory-utilization "${MEMORY:-0.9}" --dtype auto --kv-cache-dtype auto \
-    --model-impl vllm --uvicorn-log-level info --max-model-len "$length" \
-    --enable-prefix-caching --enable-scale-out "${takes[@]}" \
-    --logprobs-mode processed_logprobs --max-logprobs -1 "$@"
+port=${PORT:-8000} replicas=${REPLICAS:-1} size=${TENSOR_PARALLEL:-1}
+serve() {
+    local at=$1
+    shift
+    exec vllm serve "$model" \
+        --host "${HOST:-127.0.0.1}" --port "$at" \
+        --tensor-parallel-size "$size" --data-parallel-size 1 \
+        --gpu-memory-utilization "${MEMORY:-0.9}" --dtype auto --kv-cache-dtype auto \
+        --model-impl vllm --uvicorn-log-level info --max-model-len "$length" \
+        --enable-prefix-caching --enable-scale-out "${takes[@]}" \
+        --logprobs-mode processed_logprobs --max-logprobs -1 "$@"
+}
+if [ "$replicas" = 1 ]; then serve "$port" "$@"; fi
+
+# Servers of their own, because of vLLM's data-parallel ones only one would load an adapter.
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+trap 'exit 143' INT TERM
+IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((replicas * size - 1)))}"
+for ((at = 0; at < replicas; at++)); do
+    CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${gpus[*]:at * size:size}") serve $((port + at)) "$@" &
+done
+# When one ends, all do.
+wait -n
