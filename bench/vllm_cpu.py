@@ -6,6 +6,7 @@ over NCCL. The model is a tiny Qwen2 with heads of 32, the least that vLLM's ker
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,10 +112,12 @@ def in_process(base: Path, home: Path, tmp_path_factory: pytest.TempPathFactory)
     return training
 
 
-def vllm_server(base: Path) -> AbstractContextManager[str]:
-    """`training/launch/vllm_server.sh talk-multi`, once it answers."""
+def vllm_server(base: Path, replicas: int = 1) -> AbstractContextManager[str]:
+    """`training/launch/vllm_server.sh talk-multi`, once the first answers."""
     port = free_port()
-    environment = {"MODEL": str(base), "MEMORY": "0.2", "PORT": str(port)}
+    environment = {
+        "MODEL": str(base), "MEMORY": "0.2", "PORT": str(port), "REPLICAS": str(replicas),
+    }  # fmt: skip
     script = ROOT / "training" / "launch" / "vllm_server.sh"
     return answering(
         ["bash", str(script), "talk-multi", "--max-model-len", "400"], port, environment
@@ -158,15 +161,34 @@ def test_talk_in_the_process(in_process: Training) -> None:
 def test_talk_multi_samples_the_same_from_a_server(
     in_process: Training, base: Path, home: Path, tmp_path: Path
 ) -> None:
-    """The server reads the adapter from the run's folder, and takes the same seeds."""
+    """The server reads the adapter from the run's folder, and takes the same seeds. It reads only
+    what is new of a prompt."""
     with vllm_server(base) as address:
-        server = f"grpo.vllm.server={address}"
-        training = Training("talk-multi", base, home, tmp_path / "run", server)
+        server = (f"grpo.vllm.server={address}", "grpo.vllm.overlap=false")
+        training = Training("talk-multi", base, home, tmp_path / "run", *server)
         training.run()
+        told = httpx.get(f"{address}/metrics", trust_env=False).text
+    counted = re.findall(r"(?m)^vllm:prefix_cache_(queries|hits)_total\{.*\} (.+)$", told)
+    tokens = {name: float(value) for name, value in counted}
+    print(f"prefix cache: {tokens['hits']:g} of {tokens['queries']:g} tokens of prompts")
+    assert tokens["hits"] > tokens["queries"] / 2
     said = [[each.messages for each in one.episodes] for one in (in_process, training)]
     assert said[0] == said[1]
     for name, each in training.adapter.items():
         assert torch.allclose(each, in_process.adapter[name], atol=1e-5)
+
+
+def test_the_next_batch_comes_from_two_servers_beside_the_training(
+    base: Path, home: Path, tmp_path: Path
+) -> None:
+    with vllm_server(base, replicas=2) as address:
+        port = int(address.rpartition(":")[2])
+        server = f"grpo.vllm.server={address},http://127.0.0.1:{port + 1}"
+        training = Training("talk-multi", base, home, tmp_path / "run", server, "grpo.steps=4")
+        training.run()
+    steps = read_steps(training.out)
+    assert [each.step for each in steps] == [1, 2, 3, 4]
+    assert all(close(each.ratio_mean) for each in steps)
 
 
 def test_another_seed_gives_other_samples(base: Path, home: Path, tmp_path: Path) -> None:

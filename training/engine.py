@@ -291,9 +291,8 @@ def check_generation(table: Vllm | None) -> None:
     if importlib.util.find_spec("vllm") is None:
         lack = "the recipe generates with vLLM, which is not installed: requirements/gpu.txt has it"
         raise UserError(f"{lack}; or let transformers generate, slowly: --set grpo.vllm.mode=off")
-    if table.mode == "server":
-        for each in table.servers:
-            _client(each)
+    for each in table.servers:
+        _client(each)
 
 
 @contextlib.contextmanager

@@ -116,7 +116,7 @@ class AgentTrainer(GRPOTrainer):
             self, form.turn_tokens, seed, batch=table.generate_batch, servers=servers
         )
         # With overlap: who rolls out the next batch, and what it will be.
-        self._aside = ThreadPoolExecutor(1) if table.vllm and table.vllm.overlap else None
+        self._aside = ThreadPoolExecutor(1) if table.vllm and table.vllm.overlaps else None
         self._pending: Future[Played] | None = None
 
     def _roll(self, *_: Any) -> dict[str, Any]:
@@ -225,6 +225,6 @@ def _vllm(table: Vllm | None, context: int) -> dict[str, Any]:
         # vLLM on a CPU can't sleep.
         "vllm_enable_sleep_mode": best_device()[0] != "cpu",
         "vllm_max_model_length": context,
-        "vllm_server_base_url": table.servers[0],
+        "vllm_server_base_url": next(iter(table.servers), None),
         "vllm_server_timeout": SERVER_TIMEOUT_S,
     }

@@ -78,7 +78,7 @@ CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
 SEARCHES, READS = 2.5, 1.5
 # Tokens by Qwen2.5's tokenizer, the means of a strong model's recorded calls on the 73 public
 # questions: the prompt with its tools, calls, observations, and what stands around an observation.
-PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 774, 36, 22, 66, 1_015, 601, 19
+PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 602, 36, 23, 66, 616, 110, 19
 
 NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
 
@@ -237,6 +237,6 @@ class _Work:
             "training": episodes * (episode.tokens * learning + launches) / self.train,
             "validations": held_out_episodes(self.recipe, grpo) * rollout,
         }
-        if grpo.vllm and grpo.vllm.overlap:
+        if grpo.vllm and grpo.vllm.overlaps:
             hours["both at once"] = -min(hours["generating"], hours["training"])
         return {**hours, "total": sum(hours.values())}

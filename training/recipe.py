@@ -175,7 +175,7 @@ class Sft(RecipeTable):
 class Vllm(RecipeTable):
     """Generation by vLLM: in the training process with the share `memory` of its GPU, or by vLLM's
     own server on other GPUs (`training/launch/vllm_server.sh`), or several, with commas between.
-    With `overlap` they generate the next batch, by the weights of now, while this one is trained
+    With `overlap` these generate the next batch, by the weights of now, while this one is trained
     on. "off" removes the table."""
 
     mode: Literal["colocate", "server"]
@@ -183,15 +183,13 @@ class Vllm(RecipeTable):
     server: str = "http://127.0.0.1:8000"
     overlap: bool = False
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if self.overlap and self.mode != "server":
-            raise ValueError("only a server generates while weights are trained: no overlap here")
-        return self
-
     @property
     def servers(self) -> list[str]:
-        return self.server.split(",")
+        return self.server.split(",") if self.mode == "server" else []
+
+    @property
+    def overlaps(self) -> bool:
+        return self.overlap and self.mode == "server"
 
 
 class Grpo(RecipeTable):

@@ -145,8 +145,8 @@ def test_talk_24gb_in_four_bits(base: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("vllm")
 def test_talk_multi_asks_vllms_server(base: Path, tmp_path: Path) -> None:
     with fake_vllm.served(base) as server:
-        address = f"grpo.vllm.server={server.address}"
-        _, training = trained("talk-multi", base, tmp_path / "run", address)
+        changes = (f"grpo.vllm.server={server.address}", "grpo.vllm.overlap=false")
+        _, training = trained("talk-multi", base, tmp_path / "run", *changes)
     assert len(server.names) == 4
     assert [each.ratio_mean for each in training.steps] == pytest.approx([1.0] * 2, abs=1e-4)
     assert adapter_moved(training)
@@ -155,7 +155,7 @@ def test_talk_multi_asks_vllms_server(base: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("vllm")
 def test_the_next_batch_is_generated_beside_the_training(base: Path, tmp_path: Path) -> None:
     """By two servers, with the adapter from before; an episode stays at its server."""
-    changes = ("grpo.steps=3", "grpo.validate_every=3", "grpo.vllm.overlap=true", "grpo.rate=0.01")
+    changes = ("grpo.steps=3", "grpo.validate_every=3", "grpo.rate=0.01")
     with fake_vllm.served(base) as one, fake_vllm.served(base) as other:
         servers = f"grpo.vllm.server={one.address},{other.address}"
         _, training = trained("talk-multi", base, tmp_path / "run", servers, *changes)
