@@ -84,8 +84,10 @@ def rendered(
     return text
 
 
-def example(tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage]) -> MarkedTokens:
-    return marked_tokens(messages, ChatTokens(tokenizer, tokenizer.get_vocab()[END]))
+def example(
+    tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage], *, lean: bool = False
+) -> MarkedTokens:
+    return marked_tokens(messages, ChatTokens(tokenizer, tokenizer.get_vocab()[END], lean=lean))
 
 
 def overfit(

@@ -200,8 +200,9 @@ class AgentTrainer(GRPOTrainer):
         self._own = own = inputs["completion_mask"] * inputs["tool_mask"]
         loss = usual(model, inputs)
         steps, place = self.args.gradient_accumulation_steps, self._step
-        if self._sampled is not None and place % self.args.steps_per_generation < steps:
-            ratios = (self._scores - inputs["old_per_token_logps"]).exp()
+        old = inputs.get("old_per_token_logps") if self._sampled else None
+        if old is not None and place % self.args.steps_per_generation < steps:
+            ratios = (self._scores - old).exp()
             self._ratios += torch.stack([(ratios * own).sum(), own.sum()]).cpu()
         return loss
 

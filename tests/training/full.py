@@ -33,12 +33,15 @@ def make_base(folder: Path, hidden: int = 64) -> Path:
     own = rf"{re.escape(question.inbox_address)}|{question.query_date}, a \w+day"
     plain = make_tokenizer([str(each["content"]) for one in messages for each in one])
     replies = [message(answer(each)).to_chat() for each in ("I don't know", "zebra")]
-    frames = re.split(own, rendered(plain, messages[0][:1], schemas()))
+    frames = re.split(own, rendered(plain, messages[0][:1], schemas(lean=True)))
     frames += [str(as_written([each])[0]["content"]) for each in replies]
     questions = [str(one[-1]["content"]) for one in messages]
     tokenizer = make_tokenizer(questions, phrases=frames, vocabulary=600)
     model = make_model(tokenizer, hidden=hidden, layers=2)
-    learnt = [example(tokenizer, [*one, replies[place % 2]]) for place, one in enumerate(messages)]
+    learnt = [
+        example(tokenizer, [*one, replies[place % 2]], lean=True)
+        for place, one in enumerate(messages)
+    ]
     # Neither by heart nor not at all: it is as likely to say the one as the other.
     overfit(model, learnt, steps=40, enough=0.4)
     return save(model, tokenizer, folder)
