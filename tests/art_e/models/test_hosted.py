@@ -240,11 +240,7 @@ def test_numbers_of_tokens_that_can_not_be_are_not_believed(
 @pytest.mark.parametrize(
     ("reply", "kind", "tries"),
     [
-        (refuses(401, "Incorrect API key", code="invalid_api_key"), "auth", 1),
-        (refuses(404, "no such model", code="model_not_found"), "no-model", 1),
         (refuses(400, "bad value"), "request", 1),
-        (refuses(400, "maximum context length is 9", code="context_length_exceeded"), "context", 1),
-        (refuses(429, "You exceeded your quota", code="insufficient_quota"), "quota", 1),
         (rate_limited("0"), "rate-limit", 3),
         (broken(500), "provider", 3),
         (broken(504), "timeout", 3),
