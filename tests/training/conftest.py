@@ -29,10 +29,11 @@ Begin = Callable[..., Episode]
 STARTING = {"test_killed.py", "test_processes.py"}
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def prepared(request: pytest.FixtureRequest) -> None:
     """Import the libraries of processes that tests start while other tests run."""
     alone = "PYTEST_XDIST_WORKER" not in os.environ
-    if alone and STARTING & {each.path.name for each in session.items}:
+    if alone and STARTING & {each.path.name for each in request.session.items}:
         preloaded()
         forkserver.ensure_running()
 
