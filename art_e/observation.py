@@ -16,7 +16,7 @@ _KINDS = {name: kind for kind, names in HEADERS.items() for name in names.split(
 _HEADER = re.compile(rf"{HEADER}\s*(.*)", re.IGNORECASE)
 _QUOTE = re.compile(r"(?:\s*>)+")
 # The lines above the headers of quoted mail: a rule, a name and a time.
-_DATE = r"\d\d?/\d\d?/\d{2,4}(?: \d\d?:\d\d(?::\d\d)?)?(?: ?[ap]m)?"
+_DATE = r"\d\d?/\d\d?/\d{2,4}(?:,? \d\d?:\d\d(?::\d\d)?)?(?: ?[ap]m)?"
 _ABOVE = re.compile(
     rf"-{{4,}}.*\w|.*-{{4,}}$|please respond to|(?:.{{3,80}} on )?{_DATE}[ -]*$"
     r"|\d\d?:\d\d.{0,6}[ -]*$",
@@ -45,7 +45,7 @@ _DISCLAIMER = tuple(
 # A longer line goes on in the next one, unless that is an item or a row of a table.
 _WRAPPED = 45
 _ITEM = re.compile(r"[-*•+o]\s|\(?\w{1,2}[.)]\s|-{2}")
-_CELLS = re.compile(r"(?<![.!?:;,\s])(?:\t+| {3,})(?=\S)")
+_CELLS = re.compile(r"(?<![.!?:;,\s])(?:\t+| {2,})(?=\S)")
 _IMITATED = re.compile(r"\[(?=quoted |disclaimer|signature|from )", re.IGNORECASE)
 # Between lines. The space makes the next word the token that it is elsewhere.
 BREAK = "\n "
@@ -131,10 +131,10 @@ def _headers(lines: Sequence[str], start: int) -> tuple[int, dict[str, str]]:
 
 def _summary(above: Sequence[str], fields: dict[str, str], subject: str, author: str) -> str:
     """Return the line that stands for headers and the lines `above` them."""
-    head = " ".join(line.strip("-_ ") for line in above)
+    head = ", ".join(filter(None, (line.strip("-_ ") for line in above)))
     forwarded = _FORWARDED.search(head)
     if forwarded:
-        head = head.replace(forwarded[0], " ")
+        head = head.replace(forwarded[0], "").strip(", ")
     people = [name for name in re.split("[;,]", fields.get("to", "")) if name.strip()]
     listed = ", ".join(_named(name).strip("<>'\" ") for name in people[:_NAMED])
     more = f" and {len(people) - _NAMED} more" if len(people) > _NAMED else ""
@@ -145,8 +145,8 @@ def _summary(above: Sequence[str], fields: dict[str, str], subject: str, author:
         listed and f"to {listed}{more}", by and f"forwarded by {by}",
         f"subject {other}" if bare_subject(other) != subject else "",
     ]  # fmt: skip
-    shown = (" ".join(_named(part).split()) for part in parts)
-    return f"[from {'; '.join(filter(None, shown))}]"
+    shown = (" ".join(_named(part).split()).strip(",-_ ") for part in parts)
+    return f"[from {', '.join(filter(None, shown))}]"
 
 
 def _named(text: str) -> str:

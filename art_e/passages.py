@@ -13,8 +13,9 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from art_e.inbox.mail import format_date
-from art_e.inbox.threads import HEADER, HEADERS, WROTE
+from art_e.inbox.threads import WROTE
 from art_e.inbox.tokenizer import FUNCTION_WORDS, STOP_WORDS, stems, tokens, words
+from art_e.observation import tidied
 from art_e.text import toml_table
 
 MAX_CHARS = 8_000  # further text of a body is ignored, so that no mail can make the baseline slow
@@ -50,23 +51,14 @@ _MANY, _BULK = 15, re.compile(_DATA["bulk"], re.IGNORECASE)
 _DEEP = 5
 _PART_CHARS = 4  # of a compound, at least
 
-_HEADERS = {name: kind for kind, names in HEADERS.items() for name in names.split("|")}
-_HEADER = re.compile(rf"\s*{HEADER}[ \t]*(.*)", re.IGNORECASE)
 _WROTE = re.compile(WROTE, re.IGNORECASE)
-# Lotus Notes writes name and time above the other headers.
-_STAMP = re.compile(r"(?:(.{3,60}?) on )?(\d\d?/\d\d?/\d{2,4} \d\d?:\d\d(?::\d\d)?(?: ?[AP]M)?)$")
-_RULE = re.compile(r"[-_=*#~+ ]{3,}$|-{4}|.*-{4}$")
-_QUOTE = re.compile(r"^(?:\s*>)+\s?")
 _ATTACHED = re.compile(r"\[(?:Attachment: .*\)|Text of (.*))\]$")
-_CELLS = re.compile(r"\S(?:  +|\t)\S")
-_BULLET = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)])\s")
 _END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:mr|mrs|ms|dr|prof|sr|jr|st|vs|inc|corp|ltd|no|nr|dept|approx|tel|fax|ext|jan|feb|mar"
     r"|apr|jun|jul|aug|sept?|oct|nov|dec|[a-z]|\d{1,2})|\b[ap]\.m|e\.g|i\.e)\.$",
     re.IGNORECASE,
 )
-_FRAME_LINES = 30  # Headers make a frame if a subject is among them, recipients on many lines.
 _SHORT_LINE = 45
 
 
@@ -80,89 +72,23 @@ class Sentence(NamedTuple):
     ends_line: bool = True
 
 
-class _Splitter:
-    """Splits a body into sentences; of frames around quoted mail it keeps who wrote, and when."""
-
-    def __init__(self, body: str) -> None:
-        self.sentences: list[Sentence] = []
-        self._paragraph: list[str] = []
-        self._depth = 0
-        self._frame: dict[str, str] | None = None
-        self._last = ""  # header of the frame
-        lines = [_QUOTE.sub("", line) for line in body[:MAX_CHARS].splitlines()]
-        headers = [
-            (_HEADERS[header[1].lower()], header[2].strip()) if header else ("", "")
-            for header in map(_HEADER.match, lines)
-        ]
-        for number, (line, (kind, value)) in enumerate(zip(lines, headers, strict=True)):
-            near = headers[number : number + _FRAME_LINES]
-            if kind and (self._frame is not None or any(name == "subject" for name, _ in near)):
-                self._take_header(kind, value)
-            else:
-                self._take(line.strip(), len(line), is_item=_BULLET.match(line) is not None)
-        self._close()
-        self._end_frame()
-
-    def _take(self, text: str, width: int, *, is_item: bool) -> None:
-        if not text or _RULE.match(text):
-            self._close()
-            if self._last == "subject" or (text and self._last):
-                self._end_frame()
-        elif attached := _ATTACHED.match(text):
-            self._close()
-            if attached[1]:
-                self.sentences.append(Sentence(f"{attached[1]}:", self._depth, frame=True))
-        elif _WROTE.match(text):
-            self._close()
-            self._end_frame()
-            self._depth += 1
-            self.sentences.append(Sentence(text, self._depth, frame=True))
-        elif self._last != "to" or not re.search("[@/;<>,]", text):
-            self._end_frame()
-            is_row = _CELLS.search(text) is not None
-            if is_item or is_row:
-                self._close()
-            self._paragraph.append(text)
-            if width < _SHORT_LINE or is_row:
-                # A line that ends early ends its paragraph: tables, lists, signatures.
-                self._close()
-
-    def _take_header(self, kind: str, value: str) -> None:
-        self._close()
-        if self._frame is None or (kind == "by" and "by" in self._frame):
-            self._end_frame()
-            self._frame = {} if kind == "by" else self._stamped()
-            self._depth += 1
-        self._frame.setdefault(kind, value)
-        self._last = kind
-
-    def _stamped(self) -> dict[str, str]:
-        """A frame that begins with what stands above its headers: a name and a time."""
-        above = [each.text for each in self.sentences[-3:] if each.depth == self._depth]
-        for number, text in enumerate(reversed(above), 1):
-            if stamp := _STAMP.match(text):
-                name = [] if stamp[1] else above[-number - 1 : -number]
-                del self.sentences[-number - len(name) :]
-                return {"by": stamp[1] or "".join(name), "at": stamp[2]}
-        return {}
-
-    def _end_frame(self) -> None:
-        frame = self._frame or {}
-        if text := ", ".join(frame[name] for name in ("by", "at") if frame.get(name)):
-            self.sentences.append(Sentence(f"{text}:", self._depth, frame=True))
-        self._frame, self._last = None, ""
-
-    def _close(self) -> None:
-        if self._paragraph:
-            *most, last = _cut(" ".join(" ".join(self._paragraph).split()))
-            self.sentences += [Sentence(each, self._depth, ends_line=False) for each in most]
-            self.sentences.append(Sentence(last, self._depth))
-            self._paragraph.clear()
-
-
 def split_sentences(body: str) -> list[Sentence]:
     """The sentences of `body` in order; list items and short lines count as sentences."""
-    return _Splitter(body).sentences
+    sentences: list[Sentence] = []
+    depth = 0
+    for line in tidied(body[:MAX_CHARS], "", ""):
+        text = line.removeprefix("> ")
+        if text.startswith("[from ") or _WROTE.match(text):
+            depth += 1
+            by = text.removeprefix("[from ").partition(", to ")[0].strip("[]:")
+            sentences.append(Sentence(f"{by}:", depth, frame=True))
+        elif (attached := _ATTACHED.match(text)) is None:
+            *most, last = _cut(" ".join(text.split()))
+            sentences += [Sentence(each, depth, ends_line=False) for each in most]
+            sentences.append(Sentence(last, depth))
+        elif attached[1]:
+            sentences.append(Sentence(f"{attached[1]}:", depth, frame=True))
+    return sentences
 
 
 def _cut(text: str) -> Iterator[str]:
