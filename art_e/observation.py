@@ -192,7 +192,7 @@ def _is_frame(line: str) -> bool:
 
 def _own_end(lines: Sequence[str]) -> int:
     """Return where a mail's own text ends: at quoted mail."""
-    quoted = (at for at, line in enumerate(lines) if line.startswith(("> ", "[from ", "[quoted ")))
+    quoted = (at for at, line in enumerate(lines) if line.startswith(("> ", "[")))
     return next(quoted, len(lines))
 
 

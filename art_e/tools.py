@@ -313,6 +313,7 @@ class Tools:
         marks |= ({"bulk": True} if hit.bulk else {}) | _copies(hit)
         if len(body := BREAK.join(new)) <= WHOLE_CHARS[not is_best]:
             self._wholes.add(mail.message_id)
+            self._pages.setdefault(mail.message_id, paged(new, PAGE_CHARS))
             self._note(mail, lines)
             return self._head(mail, whole=True) | {"complete": True, "body": body} | marks
         words = [word for word in self._words if word not in hit.missing]

@@ -45,7 +45,7 @@ def tries(sample: int, fire: int) -> int:
 
 def run(tools: Tools, made: ToolCall) -> dict[str, Any]:
     """The observation of a call; {} if the mail is not found."""
-    arguments = parse_call(made)
+    arguments = parse_call(made, lean=tools.view.lean)
     json.dumps(arguments.model_dump(mode="json"), ensure_ascii=False).encode()
     if isinstance(arguments, ReturnFinalAnswer):
         return {"sources": [tools.resolve(each) for each in arguments.sources]}
@@ -209,8 +209,8 @@ def search(*keywords: str, **filters: Any) -> ToolCall:
     return call("search_emails", {"keywords": list(keywords), **filters})
 
 
-def read(message_id: str) -> ToolCall:
-    return call("read_email", {"message_id": message_id})
+def read(message_id: str, **more: Any) -> ToolCall:
+    return call("read_email", {"message_id": message_id, **more})
 
 
 def answer(text: str | None, *sources: str) -> ToolCall:

@@ -1,0 +1,149 @@
+"""Lean observations: what is left out is named, copies are one hit, nothing is shown twice."""
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.episode import Episode, EpisodeForm
+from art_e.inbox.file import InboxFile
+from art_e.inbox.tokenizer import words
+from art_e.message import compact_json
+from art_e.models.checkpoint import episode_form
+from art_e.observation import Shown, tidied
+from art_e.question import Question
+from art_e.text import digest
+from art_e.tools import LEAN_ARGUMENTS, NAMED_RECIPIENTS, Tools, View, schemas
+from tests.builders import answer, date_header, message, new_file, raw, read, run, search
+
+BOB = "bob@test.example"
+OFFER = (
+    "The harbor office costs 4,120 dollars a month, heating and the two parking lots included.\n"
+    "We have to decide before the end of the week.\n\nAnn Alder\nRoom 1402\n555 0143"
+)
+FRAME = "-----Original Message-----\nFrom: Ann Alder\nSent: 3 Jan\nTo: Bob; Cid\nSubject: Offer\n\n"
+CROWD = ", ".join(f"P{number} <p{number}@test.example>" for number in range(10))
+MAILS = [
+    raw("<offer@t>", subject="Offer of a harbor office", body=OFFER, date=date_header(3)),
+    raw("<copy@t>", subject="Fwd: Offer", body=f"{FRAME}{OFFER}", sender="Cid <cid@test.example>",
+        date=date_header(2)),
+    raw("<reply@t>", subject="Re: Offer", sender="Cid <cid@test.example>", date=date_header(4),
+        body=f"The harbor office is too dear for us, says Dora.\n\n{FRAME}{OFFER}"),
+    raw("<second@t>", subject="Keys", date=date_header(5),
+        body="The keys of the harbor office are with Emil.\n\nAnn Alder\nRoom 1402\n555 0143"
+        "\n\nThis message is confidential and intended for the addressee; if you received it in"
+        " error, notify the sender."),
+    raw("<crowd@t>", subject="Picnic", to=f"{BOB}, {CROWD}", body="Bring cake.",
+        date=date_header(6)),
+    raw("<long@t>", subject="Minutes", date=date_header(7), body="\n".join(
+        f"Item {number}: " + "we talked about the quay and its lamps for a while. " * 3
+        + ("The lighthouse was sold to Gus." if number == 30 else "") for number in range(40))),
+    *(raw(f"<noise{number}@t>", subject="News", body=f"Nothing about any office, part {number}.",
+          date=date_header(8 + number)) for number in range(8)),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
+    with new_file(tmp_path_factory.mktemp("lean") / "inbox.duckdb", MAILS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tools(file: InboxFile) -> Tools:
+    return Tools(file.open_inbox(BOB), View(lean=True))
+
+
+LINES = st.text(st.sampled_from("ab1 \t>-*.,\n[]é"), max_size=300)
+
+
+@given(LINES, LINES)
+def test_each_word_is_shown_or_was_shown_before(first: str, second: str) -> None:
+    lines = tidied(first, "", "")
+    assert words(" ".join(lines)) == words(first)
+    shown = Shown()
+    shown.note(lines, "m1", "Ann")
+    new = shown.new(tidied(second, "", ""), "Bob")
+    assert {*words(second)} - {*words(first)} <= {*words(" ".join(new))}
+
+
+def test_what_a_frame_leaves_out_is_counted() -> None:
+    frame = FRAME.replace("Bob; Cid", "Bob; Cid; Dora <dora@t>; Emil")
+    assert tidied(f"See below.\n\n{frame}Done.", "Offer", "") == [
+        "See below.", "[from Ann Alder, 3 Jan, to Bob, Cid and 2 more]", "Done.",
+    ]  # fmt: skip
+    # A mail can't write such a line itself.
+    assert tidied("[quoted from m1]\n[from Ann]", "", "") == ["(quoted from m1]", "(from Ann]"]
+
+
+def test_a_search_shows_short_mails_whole_copies_once_and_stops_before_weaker_hits(
+    tools: Tools,
+) -> None:
+    found = run(tools, search("harbor", "office", "dollars"))
+    first, *others = found["hits"]
+    assert first["complete"] and "4,120 dollars" in first["body"]
+    # The forward and the original are one hit, and the reply shows what it adds.
+    assert len(first["same_text"]) == 1
+    reply = next(hit for hit in others if hit["subject"] == "Re: Offer")
+    assert "says Dora" in reply["body"] and "[quoted from m1]" in reply["body"]
+    assert "4,120" not in reply["body"]
+    assert not any(hit["subject"] == "News" for hit in others)
+    assert "weaker hits left off; max_results shows them" in found["note"]
+    weaker = run(tools, search("harbor", "office", max_results=10))["hits"]
+    assert any(hit.get("subject") == "News" for hit in weaker)
+    # Again, and read: one short line.
+    for line in (run(tools, search("dollars"))["hits"][0], run(tools, read(first["message_id"]))):
+        assert line | {"same_text": 0} == {"message_id": "m1", "shown": "above", "same_text": 0}
+    # Its pages can still be opened.
+    assert "4,120 dollars" in run(tools, read("m1", page=1))["body"]
+
+
+def test_signatures_disclaimers_and_recipients_are_short(tools: Tools) -> None:
+    run(tools, search("harbor", "dollars"))
+    body = run(tools, read("<second@t>"))["body"].split("\n ")
+    assert body == ["The keys of the harbor office are with Emil.", "[signature]", "[disclaimer]"]
+    *names, more = run(tools, read("<crowd@t>"))["to"]
+    assert (names[1], len(names), more) == ("P0", NAMED_RECIPIENTS, "3 more")
+    people = run(tools, read("<crowd@t>", page=0))
+    assert len(people["to"]) == 11 and people["to"][-1] == "P9 <p9@test.example>"
+
+
+def test_a_long_mail_has_pages(tools: Tools) -> None:
+    opened = run(tools, read("<long@t>"))
+    assert opened["page"].startswith("1 of ") and "lighthouse" not in opened["body"]
+    last = int(opened["page"].split()[-1])
+    pages = [run(tools, read("<long@t>", page=number))["body"] for number in range(1, last + 1)]
+    assert sum(page.count("Item ") for page in pages) == 40
+    [right] = [number for number, page in enumerate(pages, 1) if "lighthouse" in page]
+    assert run(tools, read("<long@t>", find="Lighthouse sold"))["page"] == f"{right} of {last}"
+    # Without either the page that the last search fits.
+    again = Tools(tools.inbox, View(lean=True))
+    run(again, search("lighthouse", max_results=1))
+    assert run(again, read("<long@t>"))["page"] == f"{right} of {last}"
+
+
+def test_what_is_shown_whole_counts_as_read_and_any_copy_as_source(file: InboxFile) -> None:
+    question = Question(
+        "q", "What does the office cost?", BOB, dt.date(2020, 2, 1), answer="4,120 dollars",
+        message_ids=("<copy@t>",), answerable=True,
+    )  # fmt: skip
+    episode = EpisodeForm().begin(file.open_inbox(BOB), question)
+    assert isinstance(episode, Episode)
+    episode.step(message(search("harbor", "office", "dollars")))
+    assert episode.rubric.found_gold and episode.rubric.read_gold
+    episode.step(message(answer("4,120 dollars", "m1")))
+    assert episode.rubric.sources_correct
+    [event, _] = episode.events
+    assert {"<copy@t>", "<offer@t>"} <= {*event["whole"]} <= {*event["found"]}
+
+
+def test_older_checkpoints_and_the_published_form_meet_what_they_know(tmp_path: Path) -> None:
+    (tmp_path / "episode.json").write_text('{"max_turns": 4}')
+    assert episode_form(str(tmp_path)) == EpisodeForm(max_turns=4, lean=False)
+    assert digest(compact_json(schemas())) == "cf21efe1ac9db846"
+    lean = [each["function"] for each in schemas(lean=True)]
+    assert [each["name"] for each in lean] == list(LEAN_ARGUMENTS)
+    assert {*lean[1]["parameters"]["properties"]} == {"message_id", "page", "find"}
