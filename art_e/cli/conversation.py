@@ -431,7 +431,7 @@ def _results(results: list[dict[str, Any]]) -> "Iterator[Text]":
             yield from _hits(result["hits"])
         if "body" in result:
             yield from _mail(result)
-        for name, style in (("error", "red"), ("note", "dim"), ("text", "dim")):
+        for name, style in (("error", "red"), ("shown", "dim"), ("note", "dim"), ("text", "dim")):
             if name in result:
                 yield text(_INDENT, (_short(result[name]), style))
 

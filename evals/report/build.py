@@ -154,7 +154,8 @@ def _result(
         shown = [
             {
                 "handle": _text(each.get("message_id")), "head": shared.add(_head(each, handles)),
-                "snippet": shared.add(_text(each.get("snippet"))), "missing": each.get("missing"),
+                "snippet": shared.add(_text(each.get("snippet", each.get("body")))),
+                "missing": each.get("missing"), "whole": "body" in each,
             }
             for each in hits if isinstance(each, dict)
         ]  # fmt: skip
@@ -166,6 +167,9 @@ def _result(
     for name in ("error", "note", "text"):
         if name in result:
             yield {name: shared.add(_text(result[name]))}
+    if "shown" in result:
+        handle = _text(result.get("message_id"))
+        yield {"note": shared.add(f"{handle} is shown {_text(result['shown'])}")}
 
 
 def _head(mail: Mapping[str, Any], handles: Mapping[str, str]) -> dict[str, str]:

@@ -63,7 +63,10 @@ class Conversation {
     this.seen = new Map(); // by handle and by message id: the head of the mail
     this.read = new Set(); // message ids
     for (const result of this.results()) {
-      for (const hit of result.hits || []) this.note(hit.handle, data.shared[hit.head]);
+      for (const hit of result.hits || []) {
+        this.note(hit.handle, data.shared[hit.head]);
+        if (hit.whole) this.read.add(data.shared[hit.head].id);
+      }
       if ("mail" in result) {
         this.note(result.handle, data.shared[result.mail]);
         this.read.add(data.shared[result.mail].id);
@@ -231,7 +234,7 @@ class Conversation {
         el("code", {}, hit.handle), el("time", {}, head.date),
         el("span", { class: "v-from", dir: "auto" }, head.from || "(no sender)"),
         el("span", { class: "v-subject", dir: "auto" }, head.subject || "(no subject)"),
-        gold ? badge("gold, found", "good") : null,
+        gold ? badge(hit.whole ? "gold, read" : "gold, found", "good") : null,
         el("span", { class: "v-snippet", dir: "auto" }, this.data.shared[hit.snippet],
           hit.missing?.length
             ? el("span", { class: "v-lacks" }, `lacks ${hit.missing.join(", ")}`) : null));
