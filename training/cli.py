@@ -85,7 +85,8 @@ def plan(
     print_lines(
         f"keys and values of {rough(int(planned.room))} {tokens} have room",
         f"hours: {', '.join(hours)}; {rough(planned.batch_seconds)} s a batch;"
-        f" ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}",
+        f" ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}"
+        + (f", {chosen.runs} runs in all" if chosen.runs > 1 else ""),
         *map(shown_fee, planned.judges),
         *NOTES,
         *(f"it does not fit: {fault}" for fault in planned.faults),

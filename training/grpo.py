@@ -100,7 +100,7 @@ class AgentTrainer(GRPOTrainer):
             delta=RATIO_CAP,
             # Rows come in the order in which they are asked, pass after pass.
             shuffle_dataset=False,
-            **validation.trainer_arguments(training, table.steps),
+            **validation.trainer_arguments(training, table.steps, table.max_grad_norm),
             **_vllm(table.vllm, form.episode_tokens),
         )  # fmt: skip
         with taking_adapters(rank) if table.vllm and rank else nullcontext():

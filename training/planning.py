@@ -12,7 +12,7 @@ from typing import NamedTuple
 from art_e.errors import UserError
 from art_e.text import toml_table
 from art_e.tools import MAX_RESULTS
-from training.judging import JudgeFee, held_out_episodes, judge_fees
+from training.judging import REFILLED, JudgeFee, held_out_episodes, judge_fees, rolled_out
 from training.recipe import AT_ONCE, Grpo, ModelTable, Recipe
 
 
@@ -80,7 +80,7 @@ SEARCHES, READS = 2.5, 1.5
 # questions: the prompt with its tools, calls, observations, and what stands around an observation.
 PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 602, 36, 23, 66, 616, 110, 19
 
-NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
+NOTES = [each.format_map({**globals(), "REFILLED": REFILLED}) for each in _KNOWN["notes"]]
 
 
 class EpisodeTokens(NamedTuple):
@@ -138,7 +138,7 @@ def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
     serve, price = count // 2 if by_server else 0, GPUS[gpu].usd_per_hour
     work = _Work(recipe, grpo, GPUS[gpu], count - serve, serve)
     memory, room = work.memory()
-    hours = work.hours()
+    hours = {part: value * recipe.runs for part, value in work.hours().items()}
     over = {name: sum(parts.values()) - work.bytes for name, parts in memory.items()}
     faults = [f"{name}: {size / 1e9:.2g} GB too much" for name, size in over.items() if size > 0]
     if room < 1:
@@ -233,7 +233,8 @@ class _Work:
         # A vLLM that sleeps while weights are trained moves its own to the machine and back.
         moved = 4 * shape.parameters if grpo.vllm and not self.serve else 0
         hours = {
-            "generating": episodes * rollout + grpo.batches * moved / WAKE_BYTES_S / 3600,
+            "generating": rolled_out(grpo) * grpo.rollouts * rollout
+            + grpo.batches * moved / WAKE_BYTES_S / 3600,
             "training": episodes * (episode.tokens * learning + launches) / self.train,
             "validations": held_out_episodes(self.recipe, grpo) * rollout,
         }

@@ -17,6 +17,7 @@ from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
 from art_e.question import Kind, Split
 from art_e.storage import default_db
+from evals.judges import needs_model
 from training.reward import RewardWeights
 
 Count = Annotated[int, Field(ge=1)]
@@ -194,16 +195,19 @@ class Vllm(RecipeTable):
 
 class Grpo(RecipeTable):
     """Reinforcement learning: `questions` groups of `rollouts` episodes, over all processes, then
-    an optimizer step on each of the `minibatches` of them."""
+    an optimizer step on each of the `minibatches` of them. With `refill`, further questions replace
+    those whose rollouts all earn the same."""
 
     steps: Count
     questions: Count = 8
+    refill: bool = False
     rollouts: Annotated[int, Field(ge=2)] = 8
     minibatches: Count = 1
     micro_batch: Count = 16  # episodes of one forward pass of a process
     generate_batch: Count | None = None  # episodes that transformers generates for at a time
     vllm: Vllm | None = None
     rate: Positive = 3e-4
+    max_grad_norm: Positive = 1.0
     warmup: Annotated[int, Field(ge=0)] = 0
     schedule: Schedule = "constant"
     validate_every: Count = 20
@@ -252,8 +256,9 @@ class Preference(RecipeTable):
 
 class Judging(RecipeTable):
     """The judges: `reward` in training, `validation` on held-out questions, a different one so
-    that a hole in the first shows. `relative` compares the rollouts of a question
-    (`training.judging`). A validation asks `questions`, the test `test_questions`."""
+    that a hole in the first shows. "f1" is for the exact answers of worlds. `relative` compares the
+    rollouts of a question (`training.judging`). A validation asks `questions`, the test
+    `test_questions`."""
 
     reward: str = "offline"
     validation: str = "f1"
@@ -264,9 +269,11 @@ class Judging(RecipeTable):
 
 
 class Recipe(RecipeTable):
-    """A training run in all its settings. `name` defaults to the file's."""
+    """A training run in all its settings. `name` defaults to the file's. `runs` is the number of
+    runs of a sweep, each with its own `--set`: a plan counts all of them."""
 
     name: str
+    runs: Count = 1
     model: ModelTable
     data: Data
     episode: EpisodeForm = EpisodeForm()
@@ -280,6 +287,15 @@ class Recipe(RecipeTable):
     def _fits(self) -> Self:
         if (self.judging.relative is None) != (self.reward.relative == 0):
             raise ValueError("judging.relative and reward.relative go together: set both or none")
+        reward, held_out = self.judging.reward, self.judging.validation
+        if not self.data.has_worlds("validation"):
+            if held_out == "f1":
+                fault = (
+                    "f1 can't judge the answers of a golden set, right in other words than the gold"
+                )
+                raise ValueError(f"judging.validation: {fault}; name a model, or offline")
+            if needs_model(reward) and held_out in (reward, "offline"):
+                raise ValueError("judging.validation: name another model than judging.reward")
         if self.model.bits == 4 and self.grpo is not None and self.grpo.vllm is not None:
             # TRL pushes merged weights of 16 bits into a vLLM that holds 4 (its issue 4973).
             raise ValueError("vLLM can't take on weights of 4 bits: leave out [grpo.vllm]")

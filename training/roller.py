@@ -24,7 +24,7 @@ from training.judging import Judges, ask_again
 from training.optimizer import FLAT
 from training.processes import PausedError
 from training.recipe import TEMPERATURE, Grpo
-from training.reward import RewardWeights, malformed_calls, reward_of
+from training.reward import RewardWeights, brevity, malformed_calls, reward_of
 from training.rollout import ChatTokens, Generate, Material, Rollout, in_groups, in_passes, roll_out
 from training.run import TrainingRun, mean_of
 
@@ -83,7 +83,8 @@ def paid(
 ) -> Scored:
     """Return the episode with its reward, for its `rank` too, or without if its judge failed."""
     row = scored.trajectory.verdict
-    reward = reward_of(rubric, Verdict(**row) if row else None, weights, rank)
+    length = brevity(scored.trajectory.final_answer, scored.question.answer)
+    reward = reward_of(rubric, Verdict(**row) if row else None, weights, rank, length)
     trajectory = dataclasses.replace(scored.trajectory, reward=reward and reward._asdict())
     return Scored(scored.question, trajectory)
 
@@ -142,18 +143,38 @@ class Roller:
         order = in_passes(self.material.questions, first + size, f"{training.setting.seed}/grpo")
         return training.processes.share(order[first:])
 
+    def refills(self, questions: Sequence[Question], step: int) -> list[Question]:
+        """Return as many further questions: this process's own, drawn by seed and step alone, so
+        that a resumed run asks the same ones."""
+        if not self.table.refill:
+            return []
+        key = f"{self.training.setting.seed}/refill/{step}/{self.training.processes.index}"
+        order = in_passes(self.material.questions, len(self.material.questions), key)
+        return [each for each in order if each not in questions][: len(questions)]
+
     def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> StepBatch:
         """Roll out a group for each of the `questions`, and store the episodes of all processes."""
         with dispatch.awake():
             return self.collected(self.played(questions, step, dispatch))
 
     def played(self, questions: Sequence[Question], step: int, generate: Generate) -> Played:
-        """Roll out and score a group for each of the `questions`. It meets no other process, so
-        that a thread may do it."""
+        """Roll out and score a group for each of the `questions`. Further ones replace those whose
+        groups have no spread, as far as the `refills` go (dynamic sampling: DAPO, Yu et al., 2025).
+        It meets no other process, so that a thread may do it."""
         form, size = self.training.setting.recipe.episode, self.table.rollouts
-        episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
-        groups = in_groups(roll_out(episodes, self.tokens, generate, form), size)
-        return Played(groups, *asyncio.run(self._scored(groups, step)))
+        played, part, further = Played([], [], 0), questions, self.refills(questions, step)
+        while part:
+            episodes = [self.material.episode(each, form) for each in part for _ in range(size)]
+            groups = in_groups(roll_out(episodes, self.tokens, generate, form), size)
+            scored, unranked = asyncio.run(self._scored(groups, step))
+            played = Played(
+                played.groups + groups, played.scored + scored, played.unranked + unranked
+            )
+            if failures([each for group in scored for each in group]) is not None:
+                break
+            lacking = len(questions) - sum(map(has_spread, played.scored))
+            part, further = further[:lacking], further[lacking:]
+        return played
 
     def collected(self, played: Played) -> StepBatch:
         """Store what all processes played, and return this one's part with the figures of all."""
@@ -162,17 +183,22 @@ class Roller:
         gather = training.processes.gather
         everyone = gather([each for group in scored for each in group])
         training.add_episodes(everyone)
-        rewards = [rewards_of(group) for group in in_groups(everyone, size)]
+        spread = list(map(has_spread, in_groups(everyone, size)))
         step_figures = {
             **figures(everyone),
-            "groups": len(rewards),
+            "groups": len(spread),
             # They teach nothing.
-            "flat_groups": sum(not each or max(each) - min(each) < FLAT for each in rewards),
+            "flat_groups": spread.count(False),
+            "refilled": len(spread) - self.table.questions if self.table.refill else None,
             "unranked": sum(gather([unranked])) if self.judges.relative else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
         rollouts = [each for group in groups for each in group]
         sampled = sum(gather([sum(sum(each.transcript.own) for each in rollouts)]))
+        # As many as there were questions: those with spread, and flat ones for what is lacking.
+        places = sorted(range(len(groups)), key=lambda place: not has_spread(scored[place]))
+        chosen = sorted(places[: self.table.questions // training.processes.count])
+        groups, scored = [groups[place] for place in chosen], [scored[place] for place in chosen]
         return StepBatch(groups, scored, step_figures, sampled, outage(everyone, self.judges))
 
     async def _scored(
@@ -206,10 +232,17 @@ def rewards_of(group: Sequence[Scored]) -> list[float] | None:
     return None if None in rewards else [float(each["total"]) for each in rewards if each]
 
 
+def has_spread(group: Sequence[Scored]) -> bool:
+    """Whether a group's rewards differ, and so teach something."""
+    rewards = rewards_of(group)
+    return rewards is not None and max(rewards) - min(rewards) >= FLAT
+
+
 def figures(scored: Sequence[Scored]) -> dict[str, Any]:
     """The figures of `Step` that come from its episodes."""
     rewards = [each.trajectory.reward for each in scored if each.trajectory.reward is not None]
     facts = [each.trajectory.rubric for each in scored]
+    answers = [answer for each in scored if (answer := each.trajectory.final_answer)]
     judged = [each for each in scored if not each.unjudged]
     paid = [each["components"] for each in rewards]
     names = sorted({name for components in paid for name in components})
@@ -221,6 +254,7 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
         "hallucination": mean_of([each.wrong for each in judged]),
         **{name: mean_of([each[fact] for each in facts]) for name, fact in kept.items()},
         "format_errors": mean_of([malformed_calls(each) for each in facts]),
+        "answer_words": mean_of([len(answer.split()) for answer in answers]),
         "unjudged": len(scored) - len(rewards),
     }
 

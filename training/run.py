@@ -51,8 +51,9 @@ STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 @dataclass(frozen=True, slots=True)
 class Step:
     """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
-    since the run began. `accuracy` is of answerable questions; of the `groups`, `flat_groups` had
-    no spread in reward and `unranked` were not compared; `unjudged` episodes lost their groups.
+    since the run began. `accuracy` is of answerable questions; of the
+    `groups`, `flat_groups` had no spread in reward, as many as could be were `refilled`, `unranked`
+    were not compared; `unjudged` episodes lost their groups.
     `entropy` is in nats a token, `ratio_mean` a token's probability by the trainer over vLLM's."""
 
     step: int
@@ -70,10 +71,12 @@ class Step:
     effort: float | None = None
     format_errors: float | None = None
     calls: float | None = None
+    answer_words: float | None = None
     entropy: float | None = None
     ratio_mean: float | None = None
     groups: int | None = None
     flat_groups: int | None = None
+    refilled: int | None = None
     unjudged: int | None = None
     unranked: int | None = None
     cost_usd: float = 0.0
@@ -237,7 +240,7 @@ def _recent(steps: Sequence[Step], name: str) -> float | None:
 LINE_EVERY_S, RECENT = 10.0, 10
 _FIGURES = (
     "n reward accuracy hallucination hallucination_unanswerable abstention format_errors turns"
-    " turns_when_correct effort effort_when_correct entropy unjudged loss grad_norm"
+    " turns_when_correct effort effort_when_correct answer_words entropy unjudged loss grad_norm"
 ).split()
 
 

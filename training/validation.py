@@ -173,14 +173,16 @@ class RunCallback(TrainerCallback):
 # ---- A whole run: training, and the test after it.
 
 
-def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
+def trainer_arguments(
+    training: TrainingRun, steps: int, max_grad_norm: float = 1.0
+) -> dict[str, Any]:
     """Return the settings of all trainers; `RunCallback` decides when they save."""
     on_cpu = best_device()[0] == "cpu"
     if on_cpu:
         keep_memory()
     return {
         "output_dir": str(training.run.folder / CHECKPOINTS), "seed": training.setting.seed,
-        "max_grad_norm": 1.0, "weight_decay": 0.0, "adam_beta2": BETAS[1],
+        "max_grad_norm": max_grad_norm, "weight_decay": 0.0, "adam_beta2": BETAS[1],
         "max_steps": steps, "save_strategy": "steps", "save_steps": steps + 1,
         "use_cpu": on_cpu, "bf16": not on_cpu, "report_to": "none", "disable_tqdm": True,
         "gradient_checkpointing": training.setting.recipe.model.checkpointing,

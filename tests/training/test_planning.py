@@ -48,7 +48,7 @@ def test_shapes_have_the_weights_of_their_models_and_adapters(name: str, shape: 
 
 def test_the_talk_takes_what_one_h100_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """37.4 GB at the peak for an episode of 8,000 tokens, and its seconds for three lengths."""
-    alone = ("grpo.micro_batch=1", "episode.episode_tokens=8000")
+    alone = ("model.lora=16", "grpo.micro_batch=1", "episode.episode_tokens=8000")
     talk = planned("talk", *alone)
     training = talk.memory["training"]
     logits = 2 * 4_096 * 32_768 + 4 * 8_000 * 5_120  # of 187 tokens alone when it was measured
@@ -71,7 +71,7 @@ def test_the_talk_takes_what_one_h100_measured(monkeypatch: pytest.MonkeyPatch) 
 def test_what_does_not_fit(art_e: Command) -> None:
     for name, changes, gpu, fitting in (
         ("talk", ("grpo.vllm.memory=0.3",), H100, "grpo.vllm.memory=0.6"),
-        ("talk", ("grpo.micro_batch=12",), H100, "grpo.micro_batch=2"),
+        ("talk", ("grpo.minibatches=4", "grpo.micro_batch=12"), H100, "grpo.micro_batch=2"),
         ("talk-24gb", ("grpo.generate_batch=24",), RTX, "grpo.generate_batch=4"),
     ):
         assert planned(name, *changes, gpu=gpu).faults
@@ -82,18 +82,26 @@ def test_what_does_not_fit(art_e: Command) -> None:
 
 
 def test_judges_are_paid_by_the_call() -> None:
-    judge = "gemini/gemini-2.5-flash-lite"
-    [fee], price = judge_fees(load_recipe("talk"), 1.5), price_of(judge)
-    assert (fee.judge, fee.episodes) == (judge, 667 * 48 + 24 * 100 + 2 * 400)
-    assert planned("talk").judges == [fee]
-    assert price is not None
-    # One prompt for the answer, and one with the mails that were read.
-    prompts = CORRECT_TOKENS + GROUNDED_TOKENS + 1.5 * 622
-    expected = 0.75 * fee.episodes * (prompts * price.prompt + 2 * 45 * price.completion)
-    assert fee.usd == pytest.approx(expected, rel=0.01)
-    other = judge_fees(load_recipe("talk", ["judging.validation='hosted_vllm/own'"]), 1.5)
-    assert [each.usd is None for each in other] == [False, True]
-    assert other[1].episodes == 24 * 100 + 2 * 400
+    talk = load_recipe("talk")
+    fees = judge_fees(talk, 1.5)
+    held_out = 21 * 100 + 2 * 400
+    # With the questions of refills, which are assumed.
+    assert [each.episodes for each in fees] == [round(1.3 * 600 * 48) + held_out, held_out]
+    assert planned("talk").judges == fees
+    assert [each.judge for each in fees] == [talk.judging.reward, talk.judging.validation]
+    for fee in fees:
+        price = price_of(fee.judge)
+        assert price is not None
+        # One prompt for the answer, and one with the mails that were read.
+        prompts = CORRECT_TOKENS + GROUNDED_TOKENS + 1.5 * 622
+        expected = 0.75 * fee.episodes * (prompts * price.prompt + 2 * 45 * price.completion)
+        assert fee.usd == pytest.approx(expected, rel=0.01)
+    unknown = judge_fees(load_recipe("talk", ["judging.validation='hosted_vllm/own'"]), 1.5)
+    assert [each.usd is None for each in unknown] == [False, True]
+    # All runs of a sweep.
+    once, probe = planned("talk-probe", "runs=1"), planned("talk-probe")
+    assert probe.gpu_usd == pytest.approx(3 * once.gpu_usd)
+    assert [each.episodes for each in probe.judges] == [3 * each.episodes for each in once.judges]
     assert judge_fees(load_recipe("nano"), 1.5) == []
     # Whoever changes a prompt measures again: 4.3 and 4.4 characters a token.
     correct, grounded = (len(prompt_text("evals.judges", each)) for each in ("judge", "grounded"))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from art_e.episode import Rubric
 from art_e.text import toml_table
 from evals.scored import Verdict
-from training.reward import OUTCOMES, Outcome, RewardWeights, outcome_of, reward_of
+from training.reward import OUTCOMES, Outcome, RewardWeights, brevity, outcome_of, reward_of
 
 DEFAULT = RewardWeights()
 RIGHT = Verdict(True, True, "test", "right")
@@ -48,7 +48,7 @@ weight = st.floats(0, 2)
 @st.composite
 def accepted_weights(draw: st.DrawFn) -> RewardWeights:
     """Weights that the model accepts: bases far enough apart, some only just."""
-    names = ("format", "effort", "sources", "found", "read", "relative")
+    names = ("format", "effort", "sources", "length", "found", "read", "relative")
     extras = {name: draw(weight) for name in names}
     step = sum(extras.values()) + draw(st.floats(1e-6, 3))
     lower = {name: DEFAULT.correct - place * step for place, name in enumerate(OUTCOMES) if place}
@@ -56,18 +56,21 @@ def accepted_weights(draw: st.DrawFn) -> RewardWeights:
 
 
 compared = st.none() | st.floats(0, 1)  # with the other rollouts
+texts = st.none() | st.integers(0, 200).map("word ".__mul__)
+Earning = tuple[Rubric, Verdict, float | None, str | None, str | None]
 
 
 @given(
-    accepted_weights(), st.lists(st.tuples(rubrics(), verdicts, compared), min_size=2, max_size=8)
+    accepted_weights(),
+    st.lists(st.tuples(rubrics(), verdicts, compared, texts, texts), min_size=2, max_size=8),
 )
 def test_a_better_outcome_always_earns_more(
-    weights: RewardWeights, episodes: list[tuple[Rubric, Verdict, float | None]]
+    weights: RewardWeights, episodes: list[Earning]
 ) -> None:
     earned: dict[Outcome, list[float]] = {name: [] for name in OUTCOMES}
-    for rubric, verdict, relative in episodes:
+    for rubric, verdict, relative, *answers in episodes:
         outcome = outcome_of(rubric, verdict)
-        reward = reward_of(rubric, verdict, weights, relative)
+        reward = reward_of(rubric, verdict, weights, relative, brevity(*answers))
         assert outcome is not None
         assert reward is not None
         least, most = weights.bounds(outcome)
@@ -119,7 +122,8 @@ LOST = {"answered": False, "lost_to_format": True, "unparseable_calls": 3}
 
 # What any outcome is paid, and what a right one is.
 ANY = {"format": 0.0, "found": 0.1, "read": 0.1}
-CORRECT = {**ANY, "correctness": 1.1, "effort": 0.2 * 0.7, "sources": 0.3, "concision": 0.1}
+CORRECT = {**ANY, "correctness": 1.1, "effort": 0.2 * 0.7, "sources": 0.3, "concision": 0.1,
+           "length": 0.1}  # fmt: skip
 
 
 def test_components() -> None:
@@ -151,6 +155,18 @@ def test_each_component_pays_its_fact() -> None:
         reward = reward_of(answered(**facts), RIGHT, DEFAULT)
         assert reward is not None
         assert reward.components[name] == pytest.approx(value), facts
+
+
+def test_an_answer_longer_than_the_gold_answer_needs_is_paid_less() -> None:
+    gold = "On May 3."
+    for words, value in ((3, 1.0), (21, 1.0), (22, 20 / 21), (42, 0.0), (400, 0.0)):
+        length = brevity("word " * words, gold)
+        assert length == pytest.approx(value)
+        reward = reward_of(answered(), RIGHT, DEFAULT, length=length)
+        assert reward is not None
+        assert reward.components["length"] == pytest.approx(0.1 * value)
+    # A sentence is free where the gold answer is a word.
+    assert brevity("The lease of the harbor office ends on May 3, 2001.", "May") == 1.0
 
 
 def test_without_a_verdict_or_an_end_there_is_no_reward() -> None:

@@ -174,6 +174,28 @@ def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.M
     assert judge.most == 3
 
 
+def test_groups_without_spread_are_refilled(roll: Roll, material: Material) -> None:
+    """Further questions take their places, at most as many again."""
+    numbers = places(material, True)[:2]
+    changes = ("grpo.refill=true", "data.kinds=['lookup']")
+    handed, batch, stored = roll(numbers, [[*SPREAD, *FLAT], SPREAD], *changes)
+    assert len(handed["rewards"]) == 8 and len(stored) == 12
+    asked = list(dict.fromkeys(each.question_id for each in stored))
+    assert asked[:2] == [material.questions[each].id for each in numbers]
+    assert asked[2] not in asked[:2]
+    # What teaches nothing is counted, and not trained on.
+    rolled = [each.episode.question.id for group in batch.rollouts for each in group]
+    assert rolled == [asked[0]] * 4 + [asked[2]] * 4
+    names = ("groups", "flat_groups", "refilled")
+    assert [batch.figures[each] for each in names] == [3, 1, 1]
+    assert batch.sampled == sum(each.rubric["completion_tokens"] for each in stored)
+    assert batch.figures["abstention"] == 8 / 12
+    # Where nothing has spread, a step has as many questions again and no more.
+    handed, batch, stored = roll(numbers, [[*FLAT, *FLAT]] * 2, *changes)
+    assert len(handed["rewards"]) == 8 and len(stored) == 16
+    assert [batch.figures[each] for each in names] == [4, 4, 2]
+
+
 def ranking(scores: list[float] | None) -> Judges:
     relative = mock.Mock(rank=mock.AsyncMock(return_value=scores))
     return scripted.JUDGES._replace(relative=relative)

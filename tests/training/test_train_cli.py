@@ -280,7 +280,8 @@ def test_what_a_card_says() -> None:
     greedy = {"n": 400, "accuracy": {"value": 0.81, "low": 0.77, "high": 0.85, "n": 267}}
     adapted = {"base": "Qwen/Qwen2.5-14B-Instruct", "lora": 8}
     data = {"questions": "/home/ann/secret/golden", "db": "/home/ann/secret/mail.duckdb"}
-    of_adapter = made({**SMALL, "model": adapted, "data": data}, "sft", test={"greedy": greedy})
+    golden = {"data": data, "judging": {"validation": "offline"}}
+    of_adapter = made({**SMALL, "model": adapted, **golden}, "sft", test={"greedy": greedy})
     for text, parts in (
         (of_scratch, ["- Step 1,200, abstention: lower the rate\n", "The test was not asked."]),
         (of_scratch, ["--init START --seed 20010", "local:RUN/checkpoints/checkpoint-40\n"]),
@@ -296,7 +297,7 @@ def hostile(word: str) -> str:
     """A card to which all that others write gives the same word, as a page."""
     recipe = {
         **SMALL, "name": word, "model": {"base": word}, "data": {"questions": word},
-        "judging": {"reward": word, "validation": word},
+        "judging": {"reward": word, "validation": f"other {word}"},
     }  # fmt: skip
     alarm = {"step": 1, "kind": word, "message": word}
     body = made(recipe, alarms=[alarm], test={word: {"n": 1}}).split("---\n", 2)[2]
