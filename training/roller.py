@@ -170,7 +170,8 @@ class Roller:
             played = Played(
                 played.groups + groups, played.scored + scored, played.unranked + unranked
             )
-            if failures([each for group in scored for each in group]) is not None:
+            new = [each for group in scored for each in group]
+            if len(failures(new)) > MOST_UNJUDGED * len(new):
                 break
             lacking = len(questions) - sum(map(has_spread, played.scored))
             part, further = further[:lacking], further[lacking:]
