@@ -5,7 +5,8 @@ for the headers of quoted mail, of which it says who wrote, when, and to whom. W
 a line of its own, it gets round brackets."""
 
 import re
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Sequence
 
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.threads import HEADER, HEADERS, Seen, bare_subject
@@ -114,9 +115,9 @@ def _headers(lines: Sequence[str], start: int) -> tuple[int, dict[str, str]]:
         text = _bare(lines[at])
         if header := _HEADER.match(text):
             last = _KINDS[header[1].lower()]
-            separator = "; " if last == "to" else ""
-            value = fields.get(last, "") + separator if separator or last not in fields else ""
-            fields[last] = value + header[2] if separator or last not in fields else fields[last]
+            if last == "to":
+                fields["to"] = f"{fields.get('to', '')}; {header[2]}"
+            fields.setdefault(last, header[2])
         elif not text and "subject" in fields:
             break
         elif text and last == "to" and _LISTED.search(text):
@@ -166,7 +167,7 @@ class Shown:
         for line, name in zip(lines, self._seen.holding(lines), strict=True):
             mark = f"[quoted from {name}]" if name else line
             if name:
-                while new and (new[-1] == mark or _is_frame(new[-1])):
+                while new and (new[-1] == mark or new[-1].startswith("[from ")):
                     new.pop()
             new.append(mark)
         end = _own_end(new)
@@ -182,12 +183,8 @@ class Shown:
         self._seen.note(lines, name)
         end = _own_end(lines)
         last = lines[max(0, end - _SIGNATURE_LINES) : end]
-        ends = {line for line in last if len(line) <= _SIGNATURE_CHARS}
-        self._signed.setdefault(author, set()).update(ends)
-
-
-def _is_frame(line: str) -> bool:
-    return line.startswith("[from ")
+        signed = self._signed.setdefault(author, set())
+        signed.update(line for line in last if len(line) <= _SIGNATURE_CHARS)
 
 
 def _own_end(lines: Sequence[str]) -> int:
@@ -201,19 +198,11 @@ def paged(lines: Sequence[str], chars: int) -> list[str]:
     line is cut at a space."""
     pages: list[str] = [""]
     for line in lines:
-        for piece in _pieces(line, chars):
+        for piece in textwrap.wrap(line, chars, break_on_hyphens=False):
             if pages[-1] and len(pages[-1]) + len(piece) >= chars:
                 pages.append("")
             pages[-1] += f"{BREAK}{piece}" if pages[-1] else piece
     return pages
-
-
-def _pieces(line: str, chars: int) -> Iterator[str]:
-    while len(line) > chars:
-        end = line.rfind(" ", 1, chars) + 1 or chars
-        yield line[:end].rstrip()
-        line = line[end:]
-    yield line
 
 
 def plain(lines: Sequence[str]) -> list[str]:

@@ -110,11 +110,8 @@ class LeanAnswer(ReturnFinalAnswer):
     """Give a short, complete answer and the ids of the mails that hold it, or "I don't know"."""
 
 
-LEAN_ARGUMENTS: dict[str, type[_Arguments]] = {
-    "search_emails": LeanSearch,
-    "read_email": ReadPage,
-    "return_final_answer": LeanAnswer,
-}
+_LEAN: tuple[type[_Arguments], ...] = (LeanSearch, ReadPage, LeanAnswer)
+LEAN_ARGUMENTS = dict(zip(ARGUMENTS, _LEAN, strict=True))
 
 
 class CallError(Exception):
@@ -252,10 +249,10 @@ class Tools:
             all_words=self.view.all_words,
             max_results=wanted,
         )
-        weaker = 0
+        is_limited = self.view.lean and "max_results" not in arguments.model_fields_set
+        strong = _strong(hits) if is_limited else hits
+        weaker = len(hits) - len(strong)
         if self.view.lean:
-            strong = hits if "max_results" in arguments.model_fields_set else _strong(hits)
-            weaker = len(hits) - len(strong)
             observation = self._lean_hits(strong, words)
         else:
             shown = {"hits": [self._hit(hit) for hit in hits]}
@@ -309,8 +306,7 @@ class Tools:
         self, hit: Hit, mail: Email, lines: Sequence[str], *, is_best: bool
     ) -> dict[str, Any]:
         new = self._shown_text.new(lines, mail.sender.name)
-        marks: dict[str, Any] = {"missing": list(hit.missing)}
-        marks |= ({"bulk": True} if hit.bulk else {}) | _copies(hit)
+        marks = {"missing": list(hit.missing), **_marks(hit)}
         if len(body := BREAK.join(new)) <= WHOLE_CHARS[not is_best]:
             self._wholes.add(mail.message_id)
             self._pages.setdefault(mail.message_id, paged(new, PAGE_CHARS))
@@ -397,7 +393,7 @@ class Tools:
             "snippet": snippet,
             "missing": list(hit.missing),
         }
-        return self._shown(shown) | _copies(hit) | ({"bulk": True} if hit.bulk else {})
+        return self._shown(shown) | _marks(hit)
 
     def shown(self, email: Email) -> Observation:
         body = email.body
@@ -452,8 +448,9 @@ def _named(mailboxes: Sequence[Mailbox]) -> list[str]:
     return [*names, f"{more} more"] if more else names
 
 
-def _copies(hit: Hit) -> dict[str, int]:
-    return {"copies": hit.copies} if hit.copies > 1 else {}
+def _marks(hit: Hit) -> dict[str, Any]:
+    counted = {"copies": hit.copies} if hit.copies > 1 else {}
+    return counted | ({"bulk": True} if hit.bulk else {})
 
 
 def _strong(hits: list[Hit]) -> list[Hit]:
