@@ -146,7 +146,7 @@ def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
     return TrainingPlan(
         recipe.name, work.shape.parameters, work.trained, gpu,
         {"train": work.train, "serve": serve}, memory, room,
-        hours, 3600 * (hours["total"] - hours["validations"]) / grpo.batches,
+        hours, 3600 * (hours["total"] - hours["validations"]) / (grpo.batches * recipe.runs),
         hours["total"] * count * price, judge_fees(recipe, work.episode.reads), faults,
     )  # fmt: skip
 
