@@ -243,12 +243,15 @@ class Tools:
         requested = arguments.max_results if "max_results" in arguments.model_fields_set else most
         wanted = min(max(requested, 1), most)
         words = search_words(arguments.keywords)
-        hits = self.inbox.search(
-            [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
-            **arguments.model_dump(exclude={"keywords", "max_results"}),
-            all_words=self.view.all_words,
-            max_results=wanted,
-        )
+        hits, spelled = self._hits(words, arguments, wanted), dict[str, str]()
+        if self.view.lean:
+            tried = [word for word in words[:MAX_WORDS] if len(word) <= MAX_WORD_CHARS]
+            lacked = (word for word in tried if all(word in hit.missing for hit in hits))
+            near = ((word, self.inbox.spelling(word)) for word in lacked)
+            spelled = {word: other for word, other in near if other is not None}
+        if spelled:
+            words = [spelled.get(word, word) for word in words]
+            hits = self._hits(words, arguments, wanted)
         is_limited = self.view.lean and "max_results" not in arguments.model_fields_set
         strong = _strong(hits) if is_limited else hits
         weaker = len(hits) - len(strong)
@@ -260,12 +263,21 @@ class Tools:
         notes = {
             f"max_results is 1 to {most}; {wanted} was used": wanted != requested,
             f"only the first {MAX_WORDS} words were searched for": len(words) > MAX_WORDS,
+            **{f"{word}: searched as {other}": True for word, other in spelled.items()},
             "no mail matches; try other words or fewer filters": not hits,
             f"{weaker} weaker hits left off; max_results shows them": weaker > 0,
         }
         if note := ". ".join(text for text, applies in notes.items() if applies):
             observation.content["note"] = note
         return observation
+
+    def _hits(self, words: Sequence[str], arguments: SearchEmails, count: int) -> list[Hit]:
+        return self.inbox.search(
+            [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
+            **arguments.model_dump(exclude={"keywords", "max_results"}),
+            all_words=self.view.all_words,
+            max_results=count,
+        )
 
     def _lean_hits(self, hits: Sequence[Hit], words: Sequence[str]) -> Observation:
         """Show of each hit what is new. A hit whose whole text stands in one above is its copy."""

@@ -32,6 +32,8 @@ _TURN = threading.Lock()
 
 _KEPT_MAILS = 16  # that an episode reads, and cites at its end
 
+_SPELLED = 5  # letters: a shorter word is near too many others
+
 _NONE: Numbers = np.empty(0, dtype=np.int64)
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 
@@ -132,6 +134,17 @@ class Inbox:
                 for stem, each in zip(terms, found, strict=True)
             }
             return self._hits(best, by_stem, terms, holding)
+
+    def spelling(self, word: str) -> str | None:
+        """The stem that is one letter off a word which no mail of this inbox has; the one of most
+        mails. None if the word is in a mail, is short or no word of letters, or nothing is near."""
+        stem, ids = stems([word])[0], self._vocabulary.term_ids(stems(forms(word)))
+        is_held = ids and len(self._scored([tuple(ids.values())])[0].positions)
+        if is_held or len(word) < _SPELLED or not (word.isascii() and word.isalpha()):
+            return None
+        near = self._execute(statement("near_stems"), [stem[0], len(stem), stem]).fetchall()
+        held = [(len(self._scored([(term_id,)])[0].positions), other) for other, term_id in near]
+        return max((each for each in held if each[0]), default=(0, None))[1]
 
     def read(self, message_id: str) -> Email | None:
         """The mail with this id, or whose dropped copy has it; None: not in this inbox."""

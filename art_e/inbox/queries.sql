@@ -179,3 +179,9 @@ WHERE (inbox, email_id) NOT IN (
     LEFT JOIN named AS owner ON owner.address_id = owner_id
     WHERE owner.inbox IS DISTINCT FROM named.inbox)
 GROUP BY inbox ORDER BY any_value(owns) DESC, emails DESC, inbox
+
+-- The stems one letter off a stem, that begin with the same letter.
+-- name: near_stems
+SELECT DISTINCT stem, term_id FROM terms
+WHERE starts_with(stem, ?) AND abs(length(stem) - ?) <= 1 AND damerau_levenshtein(stem, ?) = 1
+ORDER BY ALL

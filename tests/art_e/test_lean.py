@@ -41,6 +41,7 @@ MAILS = [
     raw("<long@t>", subject="Minutes", date=date_header(7), body="\n".join(
         f"Item {number}: " + "we talked about the quay and its lamps for a while. " * 3
         + ("The lighthouse was sold to Gus." if number == 30 else "") for number in range(40))),
+    raw("<theirs@t>", body="The secret.", to="cid@test.example", date=date_header(7)),
     *(raw(f"<noise{number}@t>", subject="News", body=f"Nothing about any office, part {number}.",
           date=date_header(8 + number)) for number in range(8)),
 ]  # fmt: skip
@@ -99,6 +100,14 @@ def test_a_search_shows_short_mails_whole_copies_once_and_stops_before_weaker_hi
         assert line | {"same_text": 0} == {"message_id": "m1", "shown": "above", "same_text": 0}
     # Its pages can still be opened.
     assert "4,120 dollars" in run(tools, read("m1", page=1))["body"]
+
+
+def test_a_word_in_another_spelling_is_searched_so_and_said(tools: Tools) -> None:
+    found = run(tools, search("harbro", "dollars"))
+    assert found["hits"][0]["subject"] == "Offer of a harbor office"
+    assert "harbro: searched as harbor" in found["note"]
+    # Words of other people's mail are none.
+    assert run(tools, search("sekret"))["hits"] == []
 
 
 def test_signatures_disclaimers_and_recipients_are_short(tools: Tools) -> None:
