@@ -68,6 +68,15 @@ def test_the_talk_takes_what_one_h100_measured(monkeypatch: pytest.MonkeyPatch) 
     assert talk.room == pytest.approx(generating["keys and values"] / (8_000 * 196_608))
 
 
+def test_overlap_hides_the_shorter_of_generation_and_training() -> None:
+    alone, beside = (
+        planned("talk-multi", f"grpo.vllm.overlap={each}", count=4).hours
+        for each in ("false", "true")
+    )
+    longer = max(alone["generating"], alone["training"])
+    assert beside["total"] == pytest.approx(longer + alone["validations"])
+
+
 def test_what_does_not_fit(art_e: Command) -> None:
     for name, changes, gpu, fitting in (
         ("talk", ("grpo.vllm.memory=0.3",), H100, "grpo.vllm.memory=0.6"),
