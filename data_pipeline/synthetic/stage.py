@@ -60,16 +60,10 @@ class Fact(NamedTuple):
     value: FactValue
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A mail, and what filled the slots of its phrase; `statement["date"]` is a fact."""
-
-    mail: Draft
-    slots: Mapping[str, Slot]
-
-    def __getitem__(self, name: str) -> Fact:
-        slot = self.slots[name]
-        return Fact(self.mail, FactValue(slot, slot) if isinstance(slot, str) else slot)
+def facts_of(mail: Draft, slots: Mapping[str, Slot | Person]) -> dict[str, Fact]:
+    """Return what a mail states: the slots of its phrase that are not people."""
+    values = {k: FactValue(v, v) if isinstance(v, str) else v for k, v in slots.items()}
+    return {k: Fact(mail, value) for k, value in values.items() if isinstance(value, FactValue)}
 
 
 class Asked(NamedTuple):
@@ -222,7 +216,7 @@ class Stage:
         self, bank: str, offset: int, sender: Person | None = None, *, to: Sequence[Person] = (),
         cc: Sequence[Person] = (), parent: Draft | None = None, subject_first: bool = False,
         **slots: Slot | Person,
-    ) -> Statement:  # fmt: skip
+    ) -> dict[str, Fact]:  # fmt: skip
         """Write a mail of one phrase on the story's day `offset`; a colleague may send it. Its
         subject comes from a bank of its own, and is the parent's in a reply."""
         subject = self.say(f"{bank}_subject", **slots) if subject_first else ""
@@ -231,7 +225,7 @@ class Stage:
             subject = self.say(f"{bank}_subject", **slots)
         sender = sender or self.colleague()
         mail = self.mail(offset, sender, subject, [line], to=to, cc=cc, parent=parent)
-        return Statement(mail, {k: v for k, v in slots.items() if not isinstance(v, Person)})
+        return facts_of(mail, slots)
 
     def mail(
         self, offset: int, sender: Person, subject: str, lines: list[str], *,

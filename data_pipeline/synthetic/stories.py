@@ -6,7 +6,7 @@ order gives other mail for the same seed. Numbers such as `5 * at` are days of t
 import datetime as dt
 
 from data_pipeline.synthetic.mail import capital
-from data_pipeline.synthetic.stage import Fact, Stage, Statement
+from data_pipeline.synthetic.stage import Fact, Stage, facts_of
 from data_pipeline.synthetic.wording import FactValue, Person, date_answer, pick
 
 
@@ -23,7 +23,7 @@ def tell_approval(stage: Stage) -> None:
         for at, (person, item, site) in enumerate(requests)
     ]
 
-    def grant(manager: Person, person: Person, offset: int) -> Statement:
+    def grant(manager: Person, person: Person, offset: int) -> dict[str, Fact]:
         amount = stage.dollars(stage.draw_amount())
         return stage.tell("grant", offset, p=stage.name(manager), r=person, amount=amount)
 
@@ -79,7 +79,7 @@ def tell_interview(stage: Stage) -> None:
     date = stage.date(stage.day(rng.randrange(33, 44)), offset)
     line = stage.say("move", p=candidates[0], date=date)
     subject = stage.say("move_subject", p=candidates[0])
-    parent = slots[0].mail if rng.random() < 0.4 else None
+    parent = slots[0]["date"].mail if rng.random() < 0.4 else None
     moved = stage.mail(offset, recruiter, subject, [line], to=[stage.owner], parent=parent)
 
     stage.ask_update("q_date", Fact(moved, date), slots[0]["date"], 0.35, p=candidates[0])
@@ -102,7 +102,7 @@ def tell_invoice(stage: Stage) -> None:
         trades = rng.sample(("Supply", "Services", "Partners", "Works", "Group"), 2)
         vendor, near = f"{vendor} {trades[0]}", f"{vendor} {trades[1]}"
 
-    def bill(vendor: str, purpose: str, offset: int) -> Statement:
+    def bill(vendor: str, purpose: str, offset: int) -> dict[str, Fact]:
         amount, number = stage.draw_amount(), stage.reference("invoice")
         due = stage.day(offset) + dt.timedelta(days=rng.randrange(14, 45))
         slots = {"vendor": vendor, "purpose": purpose, "number": number}
@@ -111,7 +111,7 @@ def tell_invoice(stage: Stage) -> None:
         subject = stage.say("bill_subject", **slots)
         paper = f"{number.lstrip('#')}.pdf" if rng.random() < 0.35 else ""
         mail = stage.mail(offset, stage.colleague(), subject, [line], attachment=paper)
-        return Statement(mail, {**slots, **values})
+        return facts_of(mail, {**slots, **values})
 
     bills = [bill(vendor, purpose, 5 * at) for at, purpose in enumerate(purposes)]
     bill(near, purposes[0], 4)
@@ -204,7 +204,7 @@ def tell_project(stage: Stage) -> None:
     planner, other_planner = stage.colleague(), stage.colleague()
     ask = stage.tell("ask", 3, stage.owner, to=[planner], subject_first=True, project=project)
     to, date = [stage.owner], stage.date(stage.day(60), 5)
-    dates = [stage.tell("deadline", 5, planner, to=to, parent=ask.mail, date=date)]
+    dates = [stage.tell("deadline", 5, planner, to=to, parent=ask["project"].mail, date=date)]
     for at in range(rng.randrange(2, 4)):
         offset = 14 + 13 * at + rng.randrange(5)
         date = stage.date(stage.day(75 + 14 * at + rng.randrange(7)), offset)
@@ -216,7 +216,7 @@ def tell_project(stage: Stage) -> None:
     stage.ask("latest-update", "q_deadline", deadlines[-1], first=first, project=project)
     if rng.random() < 0.5:
         at = rng.randrange(0, len(dates) - 1)
-        until = dates[at + 1].mail
+        until = deadlines[at + 1].mail
         stage.ask(
             "latest-update", "q_deadline", deadlines[at], first=first, until=until, project=project
         )
@@ -251,7 +251,9 @@ def tell_relocation(stage: Stage) -> None:
         to = [human_resources]
         ask = stage.tell("ask", 4, stage.owner, to=to, subject_first=True, p=person, city=city)
         value = stage.target(target)
-        reply = stage.tell("target", 6, to[0], to=[stage.owner], parent=ask.mail, target=value)
+        reply = stage.tell(
+            "target", 6, to[0], to=[stage.owner], parent=ask["city"].mail, target=value
+        )
         return reply["target"]
 
     first = stage.day(50) + dt.timedelta(days=rng.randrange(20))
@@ -294,7 +296,7 @@ def tell_travel(stage: Stage) -> None:
     desk, client = stage.colleague(), stage.coined[0]
     hotels = [f"{name} {rng.choice(('Inn', 'Hotel'))}" for name in stage.coined[1:4]]
 
-    def book(person: Person, city: str, offset: int, leaves: int) -> Statement:
+    def book(person: Person, city: str, offset: int, leaves: int) -> dict[str, Fact]:
         date, flight = stage.date(stage.day(leaves), offset), stage.reference("flight")
         return stage.tell("trip", offset, desk, p=person, city=city, date=date, flight=flight)
 

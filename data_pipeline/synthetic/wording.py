@@ -185,15 +185,18 @@ class Person:
         return self.nick if self.number % 3 else self.given
 
 
-class Names:
-    """The people, cities and coined names ("Copper Heron") of one world, and its wording. With
-    `vocabulary`, the pools of names are the largest for which all words stay within it. Worlds of
-    the same `names` share the pools and pair them differently."""
+class Company:
+    """What all mails of a world share: wording, staff, cities, and further people and coined names
+    ("Copper Heron"). The first `owners` of the staff own the inboxes. With `vocabulary`, the pools
+    of names are the largest for which all words stay within it. Worlds of the same `names` share
+    the pools and pair them differently. `plain`: mails have no quotes, attachments and HTML."""
 
     def __init__(
-        self, seed: int, people: int, coined: int, short: bool, vocabulary: int | None,
-        names: int | None,
+        self, seed: int, owners: int, staff: int, people: int, coined: int, short: bool,
+        vocabulary: int | None, names: int | None,
     ) -> None:  # fmt: skip
+        self.owners, self.short, self.bounded = owners, short, vocabulary is not None
+        self.plain = short or self.bounded
         rng = Random(f"{seed if names is None else names}/names")
         given = [line.split(" ") for line in word_list("given.txt")]
         family, cities = list(word_list("family.txt")), list(word_list("cities.txt"))
@@ -217,14 +220,15 @@ class Names:
         self.short_forms = {forms[0]: forms[1] for forms in given if len(forms) == 2}
         self.people = Pairs(rng, [forms[0] for forms in given], family)
         self._coined = Pairs(rng, firsts, nouns)
-        self.cities = tuple(rng.sample(cities, len(cities)))
+        cities = rng.sample(cities, len(cities))
+        self.cities = tuple(Random(f"{seed}/company").sample(cities, len(cities)))
         self._domains = [f"{ascii_fold(self.coined(number))}.example" for number in (0, 1)]
+        self.name, self.staff = f"{self.coined(0)} Freight", tuple(map(self.person, range(staff)))
 
     def coined(self, number: int) -> str:
         return " ".join(self._coined[number])
 
-    def person(self, number: int, owners: int) -> Person:
-        """Person `number`; the first `owners` are those whose inboxes are asked about."""
+    def person(self, number: int) -> Person:
         given, family = self.people[number]
         nick = self.short_forms.get(given, given)
         plain_given, plain_family = ascii_fold(given), ascii_fold(family)
@@ -238,7 +242,7 @@ class Names:
             number, given, family, nick, role=roles[number * 7 % len(roles)],
             mailbox=(styles[number % 5], f"{plain_given}.{plain_family}@{domain}"),
             other_mailbox=(styles[(number + 1) % 4], private),
-            utc_offset=_OFFSETS[number * 5 % len(_OFFSETS)], owner=number < owners,
+            utc_offset=_OFFSETS[number * 5 % len(_OFFSETS)], owner=number < self.owners,
         )  # fmt: skip
 
 
@@ -267,21 +271,3 @@ def _fit(people: int, coined: int, *, short: bool, vocabulary: int) -> tuple[Wor
             return wording, sizes
         least = static + next(r for r in range(100_000) if _sizes(r, people, coined) is not None)
     raise UserError(f"vocabulary={vocabulary} is too small for this world; use {least} or more")
-
-
-@dataclass(frozen=True, slots=True)
-class Company:
-    """What all mails of a world share. The first `owners` of the staff own the inboxes."""
-
-    name: str
-    wording: Wording
-    short: bool
-    bounded: bool
-    staff: tuple[Person, ...]
-    owners: int
-    cities: tuple[str, ...]
-
-    @property
-    def plain(self) -> bool:
-        """Whether mails have no quotes, attachments and HTML."""
-        return self.short or self.bounded

@@ -25,7 +25,7 @@ from data_pipeline.synthetic import wording
 from data_pipeline.synthetic.mail import Draft, letter, quoted, render, reply_subject
 from data_pipeline.synthetic.stage import Planted, Stage, StoryPlan
 from data_pipeline.synthetic.stories import TELL
-from data_pipeline.synthetic.wording import Company, Names, Person, load_toml, pick, workday
+from data_pipeline.synthetic.wording import Company, Person, load_toml, pick, workday
 
 _LEAST, _MOST = 1_000, 500_000
 # Reserved for each story: people and coined names of its own.
@@ -62,22 +62,22 @@ class World:
             raise UserError(f"a synthetic world has {_LEAST:,} to {_MOST:,} mails, not {size:,}")
         settings = [size, config.seed, config.short, config.vocabulary, config.names]
         self._key = "/".join(map(str, settings[:4] if config.names is None else settings))
-        plan = WorldPlan(size, short=config.short)
-        bounded = config.vocabulary is not None
+        # Owners are people 0 .. owners-1; staff (owners among them) 0 .. staff-1.
+        owners, staff = min(40, max(8, int(10 * (size / 5000) ** 0.3))), 40 + int(4 * size**0.5)
+        weights = [(rank + 1) ** -0.8 for rank in range(owners)]
+        # Stories grow slower than mail: a big company has more noise, not only more facts.
+        stories = round(140 * (size / 5000) ** (1.0 if size <= 5000 else 0.75))
+        stories = stories * 3 // 2 if config.short else stories
         # Coined names that chatter uses, before those of the stories.
-        self._office_names = 12 if bounded else 60
-        spare = plan.stories + 4
-        counts = plan.staff + spare * _CAST, self._office_names + spare * _COINED
-        self.names = Names(config.seed, *counts, config.short, config.vocabulary, config.names)
-        cities, rng = self.names.cities, Random(f"{config.seed}/company")
+        self._office_names = 60 if config.vocabulary is None else 12
+        coined = self._office_names + (stories + 4) * _COINED
         self.company = Company(
-            f"{self.names.coined(0)} Freight", self.names.wording, config.short, bounded,
-            staff=tuple(self.names.person(number, plan.owners) for number in range(plan.staff)),
-            owners=plan.owners, cities=tuple(rng.sample(cities, len(cities))),
+            config.seed, owners, staff, staff + (stories + 4) * _CAST, coined, config.short,
+            config.vocabulary, config.names,
         )  # fmt: skip
-        projects = [self.names.coined(number) for number in range(2, self._office_names)]
-        self._chatter = Chatter(config.seed, self.company, projects, plan.weights)
-        self.stories = plan_stories(plan, config.seed, len(self.names.people.first))
+        projects = [self.company.coined(number) for number in range(2, self._office_names)]
+        self._chatter = Chatter(config.seed, self.company, projects, weights)
+        self.stories = plan_stories(stories, weights, config.seed, len(self.company.people.first))
 
     def tell(self, story: StoryPlan) -> Stage:
         number = story.number
@@ -92,12 +92,12 @@ class World:
         return stage
 
     def _cast(self, story: StoryPlan) -> list[Person]:
-        first, owners = len(self.company.staff) + story.number * _CAST, self.company.owners
-        return [self.names.person(first + at, owners) for at in range(_CAST)]
+        first = len(self.company.staff) + story.number * _CAST
+        return [self.company.person(first + at) for at in range(_CAST)]
 
     def _coined(self, story: StoryPlan) -> list[str]:
         first = self._office_names + story.number * _COINED
-        return [self.names.coined(first + at) for at in range(_COINED)]
+        return [self.company.coined(first + at) for at in range(_COINED)]
 
     def _strangers(self, story: StoryPlan) -> list[tuple[Person, Person] | tuple[str, str]]:
         """The story's names beside those of a story of another inbox of the split. Where first
@@ -164,36 +164,26 @@ def questions(config: WorldConfig) -> list[Question]:
     return [planted.question for planted in ledger(config)]
 
 
-# ---- The plan: owners, their shares and splits, and the stories.
+# ---- The plan: the stories, their owners and splits.
 
 
-class WorldPlan:
-    """Owners are people 0 .. owners-1; staff (owners among them) 0 .. staff-1."""
-
-    def __init__(self, size: int, *, short: bool) -> None:
-        self.owners = min(40, max(8, int(10 * (size / 5000) ** 0.3)))
-        self.staff = 40 + int(4 * size**0.5)
-        self.weights = [(rank + 1) ** -0.8 for rank in range(self.owners)]
-        self.splits = [_PATTERN[rank % len(_PATTERN)] for rank in range(self.owners)]
-        # Stories grow slower than mail: a big company has more noise, not only more facts.
-        stories = round(140 * (size / 5000) ** (1.0 if size <= 5000 else 0.75))
-        self.stories = stories * 3 // 2 if short else stories
-
-
-def plan_stories(plan: WorldPlan, seed: int, given_names: int) -> list[StoryPlan]:
+def plan_stories(
+    number: int, weights: Sequence[float], seed: int, given_names: int
+) -> list[StoryPlan]:
     """All stories by first day, 60/20/20 over the splits. Neighbours in number differ in given
     names: a first name is clear in an inbox whose stories need no more people than there are."""
     rng, kinds = Random(f"{seed}/plan"), list(TELL)
-    counts = [0] * plan.owners
-    for split, share in _SHARES.items():
-        owners = [owner for owner in range(plan.owners) if plan.splits[owner] == split]
-        sums = list(itertools.accumulate(plan.weights[owner] for owner in owners))
-        bounds = [round(plan.stories * share * each / sums[-1]) for each in sums]
+    splits = [_PATTERN[owner % len(_PATTERN)] for owner in range(len(weights))]
+    counts = [0] * len(weights)
+    for name, share in _SHARES.items():
+        owners = [owner for owner, split in enumerate(splits) if split == name]
+        sums = list(itertools.accumulate(weights[owner] for owner in owners))
+        bounds = [round(number * share * each / sums[-1]) for each in sums]
         for owner, low, high in zip(owners, [0, *bounds], bounds, strict=False):
             counts[owner] = high - low
     stories: list[StoryPlan] = []
     for owner, count in enumerate(counts):
-        split, is_clear = plan.splits[owner], count * _CAST <= given_names
+        split, is_clear = splits[owner], count * _CAST <= given_names
         for at in range(owner, owner + count):
             kind, start = kinds[at % len(kinds)], int(rng.random() * _LAST_START)
             stories.append(StoryPlan(len(stories), kind, owner, split, start, is_clear))

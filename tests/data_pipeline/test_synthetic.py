@@ -102,11 +102,11 @@ def test_a_bounded_vocabulary_holds_and_one_too_small_names_the_least_that_works
 
 def test_worlds_of_the_same_names_share_them_in_other_pairs() -> None:
     one, other, own = (
-        World(WorldConfig(1000, seed, short=True, vocabulary=1000, names=names)).names
+        World(WorldConfig(1000, seed, short=True, vocabulary=1000, names=names)).company
         for seed, names in ((1, 7), (2, 7), (2, None))
     )
     assert set(one.people.first) == set(other.people.first) != set(own.people.first)
-    people = [{names.person(number, 8).full for number in range(40)} for names in (one, other)]
+    people = [{names.person(number).full for number in range(40)} for names in (one, other)]
     assert len(people[0] & people[1]) < 10
 
 
