@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 
 import mailparser
 
-from data_pipeline.ingest.records import MailFields, RawMessage
+from data_pipeline.ingest.records import RawMessage
 from data_pipeline.ingest.sources import open_source
 
 MAX_BODY_CHARS = 5_000
@@ -182,9 +182,7 @@ def parse(message: RawMessage) -> ReferenceMail | None:
         return None
 
 
-def kept(
-    messages: Iterable[RawMessage | MailFields], counts: Counter[str]
-) -> Iterator[ReferenceMail]:
+def kept(messages: Iterable[RawMessage], counts: Counter[str]) -> Iterator[ReferenceMail]:
     """The mails that the reference keeps; `counts["read"]` counts all of them."""
     seen: set[tuple[str, str, str]] = set()
     for message in messages:

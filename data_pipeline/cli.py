@@ -37,7 +37,7 @@ from data_pipeline.golden.golden_set import write_rows
 from data_pipeline.ingest import build
 from data_pipeline.ingest.archives import head_of
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.records import Format, MailFields, RawMessage
+from data_pipeline.ingest.records import Format, RawMessage
 from data_pipeline.ingest.sources import detect, messages_of, open_source
 from data_pipeline.synthetic.world import WorldConfig, described, messages, questions, questions_of
 
@@ -251,7 +251,7 @@ def read_sources(
     return report, file
 
 
-def _open(source: str, name: Format) -> Iterator[RawMessage | MailFields]:
+def _open(source: str, name: Format) -> Iterator[RawMessage]:
     if name == "imap":
         return messages_of(source, spool.read, "mail: the account is empty")
     return open_source(source, name)

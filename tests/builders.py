@@ -27,7 +27,7 @@ from art_e.tools import ReadEmail, ReturnFinalAnswer, Tools, parse_call, schemas
 from art_e.trajectory import Trajectory
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
-from data_pipeline.ingest.records import MailFields, RawMessage
+from data_pipeline.ingest.records import RawMessage
 
 # Seconds before a test gives up waiting.
 WAIT_S = 60.0
@@ -107,7 +107,7 @@ def date_header(day: int, hour: int = 9) -> str:
 
 
 def make_inbox(
-    path: Path, messages: Iterable[RawMessage | MailFields], rules: Rules | None = None,
+    path: Path, messages: Iterable[RawMessage], rules: Rules | None = None,
     owner: str | None = None, **options: Any,
 ) -> IngestReport:  # fmt: skip
     """Ingest `messages` into `path`."""
@@ -115,7 +115,7 @@ def make_inbox(
     return ingest([source], path, choose_owner=lambda _: owner, **options)
 
 
-def new_file(path: Path, messages: Iterable[RawMessage | MailFields], **options: Any) -> InboxFile:
+def new_file(path: Path, messages: Iterable[RawMessage], **options: Any) -> InboxFile:
     make_inbox(path, messages, **options)
     return InboxFile(path)
 

@@ -14,22 +14,31 @@ import pyarrow.parquet as pq
 
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import parse_within
-from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Skipped
+from data_pipeline.ingest.records import Format, ParsedEmail, RawMessage, Skipped
+from data_pipeline.ingest.sources import message_of
 
 Write = Callable[[Path, Sequence[bytes]], Path]
 
 
-def parse_message(
-    message: RawMessage | MailFields, extractor: Extractor | None = None
-) -> ParsedEmail | Skipped:
+def parse_message(message: RawMessage, extractor: Extractor | None = None) -> ParsedEmail | Skipped:
     return parse_within(message, extractor, lambda email: email)
 
 
-def parsed(items: Iterable[RawMessage | MailFields]) -> list[ParsedEmail]:
+def parsed(items: Iterable[RawMessage]) -> list[ParsedEmail]:
     """The mails of messages that can all be stored."""
     emails = [parse_message(each) for each in items]
     assert all(isinstance(each, ParsedEmail) for each in emails), emails
     return [each for each in emails if isinstance(each, ParsedEmail)]
+
+
+def of_row(
+    message_id: str, subject: str, sender: str, to: list[str], cc: list[str], bcc: list[str],
+    date: object, body: str,
+) -> RawMessage:  # fmt: skip
+    """A mail as a data set gives it, taken apart."""
+    people: dict[str, object] = {"from": sender, "to": to, "cc": cc, "bcc": bcc}
+    row = {"message_id": message_id, "subject": subject, **people, "date": date, "body": body}
+    return RawMessage("test", message_of(row))
 
 
 def zipped(files: dict[str, bytes], times: int = 1) -> bytes:

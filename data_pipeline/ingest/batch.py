@@ -37,7 +37,7 @@ from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, toke
 from art_e.text import toml_table
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import MOST_CHARS, REST, parse_within
-from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Skipped
+from data_pipeline.ingest.records import Format, ParsedEmail, RawMessage, Skipped
 
 _DIGEST_BYTES = 16
 
@@ -91,7 +91,7 @@ class StoredMail(NamedTuple):
 class Job(NamedTuple):
     """A batch as it goes to a worker."""
 
-    items: Sequence[RawMessage | MailFields | StoredMail]
+    items: Sequence[RawMessage | StoredMail]
     rules: Rules
 
     @property
@@ -130,8 +130,7 @@ def process(job: Job) -> Iterator[BatchTables]:
         if isinstance(item, StoredMail):
             result: _Indexed | Skipped = _indexed(item)
         else:
-            owner = item.owner if isinstance(item, RawMessage) else ""
-            use = partial(_filtered_or_indexed, job.rules, owner)
+            use = partial(_filtered_or_indexed, job.rules, item.owner)
             result = parse_within(item, _extractor(), use)
         if isinstance(result, Skipped):
             skipped.append(result)

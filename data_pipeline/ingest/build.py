@@ -29,7 +29,7 @@ from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
 from art_e.text import digest
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, is_mail
+from data_pipeline.ingest.records import ParsedEmail, RawMessage, is_mail
 
 _BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
@@ -43,7 +43,7 @@ _ROW_GROUP_SIZE = 4096
 class Source(NamedTuple):
     """Messages to read, and the rules for them."""
 
-    messages: Iterable[RawMessage | MailFields | StoredMail]
+    messages: Iterable[RawMessage | StoredMail]
     rules: Rules
 
 
@@ -141,7 +141,7 @@ def _people_in(db: Path) -> list[tuple[str, str]]:
 def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
     left = limit
     for source in sources:
-        batch: list[RawMessage | MailFields | StoredMail] = []
+        batch: list[RawMessage | StoredMail] = []
         size = 0
         for message in itertools.islice(source.messages, left):
             batch.append(message)

@@ -34,7 +34,7 @@ from data_pipeline.ingest.attachments import PACKED, PICTURE, READ, Extractor, f
 from data_pipeline.ingest.charsets import SPELLINGS, codec_of, decode_bytes, scrub
 from data_pipeline.ingest.headers import Headers, Part, PartType, decode_words, tidy
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
+from data_pipeline.ingest.records import ParsedEmail, RawMessage, Skipped
 
 # Of a text that is read, in bytes, and of what is stored of a mail's texts.
 _LARGEST_TEXT, MOST_CHARS = 6_000_000, 2_000_000
@@ -448,9 +448,7 @@ _BRACKETED = re.compile(r"<([^<>]+)>")
 
 
 def parse_within(
-    message: RawMessage | MailFields,
-    extractor: Extractor | None,
-    use: Callable[[ParsedEmail], Used | Skipped],
+    message: RawMessage, extractor: Extractor | None, use: Callable[[ParsedEmail], Used | Skipped]
 ) -> Used | Skipped:
     """What `use` makes of the mail, with its attachments' texts if there is an `extractor`, within
     the limits of one mail, or why there is nothing; never raises."""
@@ -459,10 +457,7 @@ def parse_within(
         if message.size > records.LARGEST_MESSAGE:
             return Skipped(source, "too-large", f"more than {records.LARGEST_MESSAGE:,} bytes")
         with _limited() if message.size > _QUICK else nullcontext():
-            if isinstance(message, MailFields):
-                email = _from_fields(message, source)
-            else:
-                email = _parse_message(message, source, extractor)
+            email = _parse_message(message, source, extractor)
             return email if isinstance(email, Skipped) else use(email)
     except _TooSlowError:
         if extractor is not None:
@@ -553,19 +548,36 @@ def compose(
     source: str, headers: Headers, body: str, envelope_date: dt.datetime | None, **more: Any
 ) -> ParsedEmail:
     """Return the mail of a header block and a body that is text already."""
-    ids = " ".join(headers.first(name) for name in ("references", "in-reply-to"))
-    delivered = (headers.first(name) for name in ("delivered-to", "x-original-to", "envelope-to"))
     date = head.sent_date(headers, envelope_date)
-    texts = map(headers.first, ("message-id", "subject", "from", "x-from"))
-    message_id, subject, sender, directory_name = texts
-    sender = sender or headers.first("sender") or headers.first("return-path")
-    to, cc, bcc = map(headers.every, ("to", "cc", "bcc"))
-    fields = MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
+    sent_at = date and date.astimezone(dt.UTC).replace(tzinfo=None)
+    offset = date and date.utcoffset()
+    zone = int(offset.total_seconds()) // 60 if offset else 0
+    author = next(filter(None, map(headers.first, ("from", "sender", "return-path"))), "")
+    sender = head.sender_mailbox(author, headers.first("x-from"))
+    seen: set[str] = set()  # an address has one role, the strongest: to before cc before bcc
+    roles: list[tuple[Mailbox, ...]] = []
+    for values in map(headers.every, ("to", "cc", "bcc")):
+        boxes: dict[str, Mailbox] = {}
+        for box in head.mailboxes(values):
+            if (key := box.address or box.name) not in seen:
+                boxes.setdefault(key, box)
+        seen.update(boxes)
+        roles.append(tuple(boxes.values()))
+    to, cc, bcc = roles
+    decoded = decode_words(headers.first("subject"))
+    subject = visible(decoded)
+    body = _shown(_cut(body), len(decoded) - len(subject))
+    message_id = _clean_message_id(headers.first("message-id"))
+    message_id = message_id or derived_message_id(sent_at, sender, subject, body)
+    ids = " ".join(map(headers.first, ("references", "in-reply-to")))
     references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]
-    delivered_to = next((box.address for box in head.mailboxes(delivered) if box.address), "")
-    more |= {"references": references, "delivered_to": delivered_to}
-    more |= {"mailing_list": _mailing_list(headers), "bulk": _is_bulk(headers)}
-    return _email(fields, directory_name, **more)
+    delivered = head.mailboxes(map(headers.first, ("delivered-to", "x-original-to", "envelope-to")))
+    delivered_to = next((box.address for box in delivered if box.address), "")
+    return ParsedEmail(
+        source, message_id, sent_at, subject, sender, to, cc, bcc, body, utc_offset=zone,
+        references=references, delivered_to=delivered_to, mailing_list=_mailing_list(headers),
+        bulk=_is_bulk(headers), **more,
+    )  # fmt: skip
 
 
 def _mailing_list(headers: Headers) -> str:
@@ -579,41 +591,6 @@ def _is_bulk(headers: Headers) -> bool:
     precedence = headers.first("precedence").lower() in ("bulk", "list", "junk")
     mass = "list-unsubscribe" in headers and (precedence or "feedback-id" in headers)
     return "list-id" in headers or "list-post" in headers or automatic or mass
-
-
-def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
-    if not any((fields.message_id, fields.subject, fields.sender, fields.date, *fields.to)):
-        if not fields.body.strip():
-            return Skipped(source, "empty", "no fields and no body")
-        return Skipped(source, "not-mail", "no sender, recipient, date, message id or subject")
-    date = head.most_plausible(fields.date and head.zoned(fields.date))
-    sender, body = head.one_line(fields.sender), plain_text(fields.body[:_LARGEST_TEXT])
-    return _email(fields._replace(source=source, sender=sender, date=date, body=body))
-
-
-def _email(fields: MailFields, directory_name: str = "", **more: Any) -> ParsedEmail:
-    """The mail of fields whose body and date are clean already."""
-    seen: set[str] = set()  # an address has one role, the strongest: to before cc before bcc
-    roles: list[tuple[Mailbox, ...]] = []
-    for values in (fields.to, fields.cc, fields.bcc):
-        boxes: dict[str, Mailbox] = {}
-        for box in head.mailboxes(values):
-            if (key := box.address or box.name) not in seen:
-                boxes.setdefault(key, box)
-        seen.update(boxes)
-        roles.append(tuple(boxes.values()))
-    to, cc, bcc = roles
-    sender = head.sender_mailbox(fields.sender, directory_name)
-    decoded = decode_words(fields.subject)
-    subject = visible(decoded)
-    body = _shown(_cut(fields.body), len(decoded) - len(subject))
-    sent_at = fields.date and fields.date.astimezone(dt.UTC).replace(tzinfo=None)
-    offset = fields.date and fields.date.utcoffset()
-    zone = int(offset.total_seconds()) // 60 if offset else 0
-    message_id = _clean_message_id(fields.message_id)
-    message_id = message_id or derived_message_id(sent_at, sender, subject, body)
-    mail = fields.source, message_id, sent_at, subject, sender, to, cc, bcc, body
-    return ParsedEmail(*mail, utc_offset=zone, **more)
 
 
 def _shown(text: str, left_out: int = 0) -> str:

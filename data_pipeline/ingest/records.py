@@ -2,7 +2,7 @@
 
 import datetime as dt
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,26 +41,6 @@ class RawMessage(NamedTuple):
     @property
     def size(self) -> int:
         return len(self.data)
-
-
-class MailFields(NamedTuple):
-    """One message that its container has taken apart already (a Hugging Face set)."""
-
-    source: str
-    message_id: str
-    subject: str
-    sender: str
-    to: Sequence[str]
-    cc: Sequence[str]
-    bcc: Sequence[str]
-    date: dt.datetime | None
-    body: str
-
-    @property
-    def size(self) -> int:
-        """About its bytes."""
-        texts = (self.subject, self.sender, *self.to, *self.cc, *self.bcc, self.body)
-        return sum(map(len, texts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ the same mail lies."""
 
 import codecs
 import csv
-import datetime as dt
 import itertools
 import lzma
 import os
@@ -32,16 +31,17 @@ from art_e.children import plain_environment
 from art_e.errors import UserError, install_command
 from art_e.text import encodable
 from data_pipeline.ingest import archives, records
-from data_pipeline.ingest.headers import parse_date, parse_message_tree, split_message
+from data_pipeline.ingest.charsets import scrub
+from data_pipeline.ingest.headers import one_line, parse_date, parse_message_tree, split_message
 from data_pipeline.ingest.labels import INFO, PROGRAMS, in_order, of_flags, of_maildir, of_path
-from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage, Skipped
+from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, RawMessage, Skipped
 from data_pipeline.synthetic.world import INJECTION, SYNTHETIC, described, injection_mail, messages
 
 _PARQUET_MAGIC, _PARQUET_ROWS = b"PAR1", 200
 _ENRON_ROOT = "maildir"
 _CSV_COLUMNS = ("file", "message")
 
-Reader = Callable[[Path], Iterable[RawMessage | MailFields]]
+Reader = Callable[[Path], Iterable[RawMessage]]
 
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, csv.Error)
 
@@ -67,7 +67,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
 # ---- Opening a source of any format.
 
 
-def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:  # noqa: A002
+def open_source(path: str, format: Format) -> Iterator[RawMessage]:  # noqa: A002
     """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time. A path that
     doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
     if format == "synthetic":
@@ -77,7 +77,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
     return messages_of(path, *_READERS[format])
 
 
-def messages_of(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFields]:
+def messages_of(path: str, read: Reader, nothing: str) -> Iterator[RawMessage]:
     """Yield what `read` gives of `path`. Raises `UserError` without mail, or over damage."""
     is_empty = True
     with reading(path):
@@ -408,7 +408,7 @@ def _read_csv(path: Path) -> Iterator[RawMessage]:
             raise csv.Error("the last row lacks columns")
 
 
-def _read_huggingface(path: Path) -> Iterator[MailFields]:
+def _read_huggingface(path: Path) -> Iterator[RawMessage]:
     """Parquet files, or all splits of a data set of the hub; `source` is the column file_name."""
     local = path.exists()
     rows = _parquet_rows(path) if local else _hub_rows(path.as_posix())
@@ -418,15 +418,18 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
             why = f"{path} lacks the columns {', '.join(missing)}"
             raise UserError(f"{why}: it needs the shape of corbt/enron-emails")
         source = str(row.get("file_name") or f"{name}#{number}")
-        columns = ("message_id", "subject", "from", "date", "body")
-        texts = ("" if row[column] is None else str(row[column]) for column in columns)
-        message_id, subject, sender, date, body = texts
-        to, cc, bcc = (  # None and single strings occur, too
-            [str(item) for item in (value if isinstance(value, list) else [value]) if item]
-            for value in map(row.get, ("to", "cc", "bcc"))
-        )
-        sent = row["date"] if isinstance(row["date"], dt.datetime) else parse_date(date)
-        yield MailFields(source, message_id, subject, sender, to, cc, bcc, sent, body)
+        yield RawMessage(source, message_of(row))
+
+
+def message_of(row: Mapping[str, Any]) -> bytes:
+    """Return the message that a row of a data set takes apart."""
+    lines = []
+    for name in ("message_id", "subject", "from", "to", "cc", "bcc", "date"):
+        value = row.get(name)  # None and single strings occur among lists, too
+        items = filter(None, value if isinstance(value, list) else [value])
+        lines += [f"{name.replace('_', '-')}: {one_line(str(item))}" for item in items]
+    body = "" if row["body"] is None else str(row["body"])
+    return scrub("\n".join([*lines, "", body])).encode()
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -37,13 +37,13 @@ from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts, split
 from data_pipeline.ingest import batch
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process
-from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.records import FORMATS, ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries, with_files
 from tests.command_line import Process, Run, json_of, the_error
 from tests.conftest import RealInbox
-from tests.formats import parse_message
+from tests.formats import of_row, parse_message
 from tests.processes import Moment, wait_until
 
 ANY_ID = Rules(any_id=True)
@@ -212,7 +212,7 @@ text = st.text(
 parties = st.lists(st.sampled_from(["a@x", "B@x", "Jo <c@x>", "d@y"]), max_size=3)
 endings = st.sampled_from(["", "w" * 64, "w" * 65, " ann@x.example"])
 fields = st.builds(
-    MailFields, st.just("any"), st.just(""), text.map("s ".__add__), text, parties, parties,
+    of_row, st.just(""), text.map("s ".__add__), text, parties, parties,
     parties, st.none(), st.builds(str.__add__, text, endings),
 )  # fmt: skip
 
@@ -223,7 +223,7 @@ def indexed(words: Iterable[str]) -> list[str]:
 
 @settings(max_examples=40)
 @given(st.lists(fields, max_size=4))
-def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
+def test_postings_and_recipients_of_each_mail(fields: list[RawMessage]) -> None:
     emails = [email for each in fields if isinstance(email := parse_message(each), ParsedEmail)]
     assert len(emails) == len(fields)
     [batch] = process(Job(fields, Rules()))

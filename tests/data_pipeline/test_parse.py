@@ -19,9 +19,9 @@ from data_pipeline.ingest import batch, parse, records
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.charsets import decode_bytes
 from data_pipeline.ingest.parse import derived_message_id, html_to_text, plain_text
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
+from data_pipeline.ingest.records import ParsedEmail, RawMessage, Skipped
 from tests.builders import raw, table, tries
-from tests.formats import parse_message
+from tests.formats import of_row, parse_message
 from tests.processes import peak_of
 
 MAIL = table(__file__, "mail.toml")
@@ -42,7 +42,7 @@ def body_of(data: bytes) -> str:
     return parsed(data).body
 
 
-def rejected(message: RawMessage | MailFields) -> str:
+def rejected(message: RawMessage) -> str:
     email = parse_message(message)
     assert isinstance(email, Skipped) and email.detail
     return email.reason
@@ -137,8 +137,8 @@ def test_rejections() -> None:
 
 def test_fields_follow_the_same_rules() -> None:
     date = dt.datetime(2001, 1, 12, 9, 30, tzinfo=dt.timezone(dt.timedelta(hours=-8)))
-    fields = MailFields(
-        "test", "1@x.com", "=?utf-8?q?Caf=C3=A9?=\ud800", "Ann <ANN@x.com>",
+    fields = of_row(
+        "1@x.com", "=?utf-8?q?Caf=C3=A9?=\ud800", "Ann <ANN@x.com>",
         ["bob@x.com", "Carol <carol@x.com>"], ["bob@x.com", "dan@x.com"], ["dan@x.com"],
         date, "Hi \r\nthere\n\n",
     )  # fmt: skip
@@ -147,9 +147,8 @@ def test_fields_follow_the_same_rules() -> None:
         "To: bob@x.com, Carol <carol@x.com>", "Cc: dan@x.com",
         "Date: Fri, 12 Jan 2001 09:30:00 -0800", body="Hi\nthere",
     )  # fmt: skip
-    nothing = MailFields("set#1", "", "", "", [], [], [], None, "")
-    assert rejected(nothing) == "empty"
-    assert rejected(nothing._replace(body="words")) == "not-mail"
+    assert rejected(of_row("", "", "", [], [], [], None, "")) == "empty"
+    assert rejected(of_row("", "", "", [], [], [], None, "words")) == "not-mail"
 
 
 CHARSETS = [(label, data.encode("latin-1"), text) for label, data, text in MAIL["lies"]["rows"]]

@@ -29,7 +29,7 @@ from data_pipeline.ingest import archives
 from data_pipeline.ingest.archives import tar_members
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
-from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage
+from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, RawMessage
 from data_pipeline.ingest.sources import detect, open_source
 from data_pipeline.synthetic.world import WorldConfig, described, messages, questions_of
 from tests.builders import raw, table, the_error, tries
@@ -89,7 +89,7 @@ def test_all_formats_agree(name: str, of_eml: tuple[IngestReport, Path], tmp_pat
     assert stored(db) == stored(of_eml[1])
 
 
-def opened(path: Path, name: Format) -> list[RawMessage | MailFields]:
+def opened(path: Path, name: Format) -> list[RawMessage]:
     return list(open_source(str(path), name))
 
 
@@ -192,10 +192,10 @@ def test_hub_sets_are_read_split_by_split(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: {"train": [row], "test": [row]})
     assert detect("owner/mail") == "hf"
     first, second = open_source("owner/mail", "hf")
-    assert isinstance(first, MailFields)
     assert (first.source, second.source) == ("owner/mail#1", "owner/mail#2")
-    assert (first.subject, list(first.to), list(first.cc)) == ("", ["b@x.com"], [])
-    assert first.date == dt.datetime(2001, 1, 12, 9, 30, tzinfo=dt.UTC)
+    [mail] = parsed([first])
+    assert (mail.subject, [box.address for box in mail.to], mail.cc) == ("", ["b@x.com"], ())
+    assert mail.sent_at == dt.datetime(2001, 1, 12, 9, 30)
     error = ConnectionError("Couldn't reach 'owner/mail' on the Hub\n(offline)")
     monkeypatch.setattr(datasets, "load_dataset", mock.Mock(side_effect=error))
     line = refusal(Path("owner/mail"), "hf")

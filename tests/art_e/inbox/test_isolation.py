@@ -32,11 +32,11 @@ from art_e.offline import OfflinePolicy
 from art_e.question import Question
 from art_e.web.server import Desk
 from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests import builders, queries
 from tests.builders import BOB, date_header, make_inbox, message_ids, new_file, raw, tries
-from tests.formats import parse_message
+from tests.formats import of_row, parse_message
 from tests.queries import Material, Query, as_row, plain_connection, run_query, run_sql
 
 MAILS = 300
@@ -206,12 +206,12 @@ MAILS_OF_SET = 50
 OPERATORS = ("subject:", "-subject:", "", "-", "from:", "filename:")
 
 
-def fields(message_id: str, to: str, number: int, texts: list[str]) -> MailFields:
+def fields(message_id: str, to: str, number: int, texts: list[str]) -> RawMessage:
     """A mail with the texts in its subject, its body, and a sender's name of them."""
     sender = f"{' '.join(texts)} <s@test.example>"
     date = dt.datetime(2020, 1, 1, 0, number, tzinfo=dt.UTC)
     body = " | ".join(texts)
-    return MailFields(message_id, message_id, body, sender, [to], [], [], date, texts[0])
+    return of_row(message_id, body, sender, [to], [], [], date, texts[0])
 
 
 @pytest.mark.fire
