@@ -34,7 +34,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """A model's text, calls, or both; `thoughts` go back to its provider (`hosted.thoughts_of`)."""
+    """A model's text, calls, or both; `thoughts` go back to its provider (`hosted.received`)."""
 
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()

@@ -19,14 +19,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from art_e.agent import run_episode
 from art_e.episode import Episode, EpisodeForm, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep, Usage, kind_of
+from art_e.message import ChatMessage, compact_json
+from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep, kind_of
 from art_e.models.providers import KNOWN
 from art_e.publish import public_name
 from art_e.question import Question
@@ -38,7 +38,7 @@ from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
 from evals.scored import Judge, Key, Scored, judged, limited_gather, load_run
 
-_TURNS = "turns.jsonl"  # beside the run's trajectories
+_TURNS, _STEP = "turns.jsonl", TypeAdapter(PolicyStep)  # beside the run's trajectories, a line each
 
 # ---- Resuming a killed run.
 
@@ -111,13 +111,11 @@ def _stripped(scored: Scored) -> Scored:
 
 def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
     """What hosted models have said in the run so far, of episodes that have ended and others."""
-    found: dict[Key, list[PolicyStep]] = {}
+    turns: dict[Key, list[PolicyStep]] = {}
     for row in map(json.loads, whole_lines(run.folder / _TURNS)):
-        message, usage = row.pop("message"), row.pop("usage")
-        calls = tuple(ToolCall(**each) for each in message.pop("tool_calls"))
-        said = AssistantMessage(**message, tool_calls=calls)
-        found.setdefault(Key(*row.pop("key")), []).append(PolicyStep(said, Usage(**usage), **row))
-    return found
+        key, step = Key(*row.pop("key")), _STEP.validate_python(row)
+        turns.setdefault(key, []).append(step)
+    return turns
 
 
 class Paid:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from typer import Argument, Exit, Option, Typer
 
 from art_e.cli import model_options, output
+from art_e.cli.model_options import HOSTED_CONCURRENCY
 from art_e.cli.options import DbOption, JsonOption, OutOption, RunArgument, chosen_db
 from art_e.config import setting
 from art_e.episode import EpisodeForm
@@ -208,7 +209,10 @@ def run(
             preset=f"{len(asked)} as in {preset}" if fewer else preset, differences=differences,
             repeat=repeat, judges=[each.name for each in judges], prompt=template.facts,
             recipe=recipe, max_turns=form.max_turns, view=replace(view, closed_book=closed_book),
-            concurrency={n: concurrency or model_options.default_concurrency(n) for n in names},
+            concurrency={
+                name: concurrency or (HOSTED_CONCURRENCY if Model(name).leaves_machine else 1)
+                for name in names
+            },
             reasoning_effort=effort, temperature=temperature,
             max_cost_usd=max_cost, tool_calls=tool_calls, timeout_s=timeout, retries=retries,
             gpu_usd_per_hour=gpu_usd_per_hour, self_hosted=own, db=str(inbox_file.path),

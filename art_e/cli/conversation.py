@@ -95,16 +95,12 @@ class Answered(NamedTuple):
         mails = [*self.sources, *(each.email for each in self.passages)]
         return list({each.message_id: each for each in mails}.values())
 
-    @property
-    def quotes(self) -> dict[str, str]:
-        """The sentence of each mail that has a passage, by message id."""
-        return {each.email.message_id: each.sentence for each in reversed(self.passages)}
-
     def sentence_of(self, email: Email) -> str:
-        """The mail's sentence in `quotes`, or else the one that shares most words with the answer,
-        then with the question. "" if no sentence shares a word with the answer."""
-        if email.message_id in self.quotes:
-            return self.quotes[email.message_id]
+        """The sentence of the mail's best passage, or else the one that shares most words with the
+        answer, then with the question. "" if no sentence shares a word with the answer."""
+        for each in self.passages:
+            if each.email.message_id == email.message_id:
+                return each.sentence
         texts = (self.trajectory.final_answer or "", self.question)
         answer, question = ({*stems(informative_words(text))} for text in texts)
         held = {each.text: {*stems(words(each.text))} for each in split_sentences(email.body)}
@@ -283,11 +279,18 @@ def answered_of(
 ) -> Answered:
     """Return what a question's run gave, with its sources, and passages if no model answered."""
     line, history = (run.config[name] for name in ("question", "talk"))
-    passages: list[Excerpt] = []
+    messages, handles = list[ChatMessage](), trajectory.handles
     if trajectory.model == OFFLINE:
-        passages = passages_read(inbox, trajectory.messages, trajectory.handles)
+        messages = trajectory.messages
     elif trajectory.error is None and failure_reason(trajectory):
-        passages = search_passages(inbox, searched_text(line, history))
+        asked, policy = searched_text(line, history), OfflinePolicy()
+        episode = Episode(inbox, Question("ask", asked, inbox.address, inbox.as_of))
+        run_now(run_episode(episode, policy, "passages"), policy)
+        messages, handles = episode.messages, episode.tools.handles
+    best = best_passages(passages_of(messages), PASSAGES) if messages else []
+    mails = inbox.read_many([handles.get(each.handle, each.handle) for each in best])
+    pairs = zip(best, mails, strict=True)
+    passages = [Excerpt(each.text, each.sentence, mail) for each, mail in pairs if mail]
     sources = list(filter(None, inbox.read_many(trajectory.sources)))
     waited = trajectory.seconds["total"] if waited is None else waited
     return Answered(line, trajectory, run, sources, passages, waited)
@@ -358,22 +361,6 @@ def _in_words(call: AnsweredCall) -> str:
         searched = " ".join(map(str, words)) if isinstance(words, list) else str(words)
         return f'searched "{searched}", {plural(len(hits), "mail")}'
     return call.tool
-
-
-def search_passages(inbox: Inbox, text: str) -> list[Excerpt]:
-    """The passages that the offline policy finds for a question, without a call to a model."""
-    question, policy = Question("ask", text, inbox.address, inbox.as_of), OfflinePolicy()
-    episode = Episode(inbox, question)
-    run_now(run_episode(episode, policy, "passages"), policy)
-    return passages_read(inbox, episode.messages, episode.tools.handles)
-
-
-def passages_read(inbox: Inbox, messages: list[ChatMessage], ids: dict[str, str]) -> list[Excerpt]:
-    """The passages of the mails that an episode read which fit the question best."""
-    best = best_passages(passages_of(messages), PASSAGES)
-    mails = inbox.read_many([ids.get(each.handle, each.handle) for each in best])
-    pairs = zip(best, mails, strict=True)
-    return [Excerpt(each.text, each.sentence, mail) for each, mail in pairs if mail is not None]
 
 
 # ---- An episode's turns for a person. What models and mails wrote is untrusted, maybe no JSON.

@@ -18,7 +18,7 @@ from art_e.storage import expanded
 
 # ---- How it is called.
 
-HOSTED_CONCURRENCY = 8  # the default of `--concurrency` for hosted models
+HOSTED_CONCURRENCY = 8  # the default of `--concurrency` for models hosted elsewhere; else 1
 
 ToolCalls = Literal["auto", "native", "text"]
 
@@ -47,11 +47,6 @@ RetriesOption = Annotated[
 ToolCallsOption = Annotated[
     ToolCalls, Option("--tool-calls", help="text: for models that can't call tools natively.")
 ]
-
-
-def default_concurrency(model: str) -> int:
-    """Several questions at a time if the model is hosted elsewhere, else 1."""
-    return HOSTED_CONCURRENCY if Model(model).leaves_machine else 1
 
 
 # ---- The form of its episodes.

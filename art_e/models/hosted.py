@@ -43,14 +43,6 @@ def sendable(
     return sent
 
 
-def thoughts_of(message: Any, model: str) -> dict[str, Any] | None:
-    """Return the reasoning in litellm's message that the provider of `model` wants back: thinking
-    blocks, reasoning items, DeepSeek's reasoning. Others reject fields that they don't know."""
-    names = [*THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
-    fields = {name: value for name in names if (value := getattr(message, name, None))}
-    return {"model": model, "message": fields} if fields else None
-
-
 def received(message: Any, messages: list[ChatMessage], model: str = "") -> AssistantMessage:
     """Return the message of a response by `model` to the conversation `messages`. Calls keep their
     ids, which hold Gemini's signatures; missing ids are made up, repeated ones made distinct."""
@@ -66,7 +58,10 @@ def received(message: Any, messages: list[ChatMessage], model: str = "") -> Assi
         taken.add(call_id)
         function = call.function
         calls.append(ToolCall(call_id, function.name or "", function.arguments or ""))
-    thoughts = thoughts_of(message, model) if model else None
+    # Providers want thinking blocks and reasoning items back; DeepSeek alone knows its own field.
+    names = [*THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
+    fields = {name: value for name in names if (value := getattr(message, name, None))}
+    thoughts = {"model": model, "message": fields} if model and fields else None
     return AssistantMessage(message.content or None, tuple(calls), thoughts)
 
 

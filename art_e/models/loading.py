@@ -102,7 +102,10 @@ def reloads_the_same(folder: Path, tokenizer: PreTrainedTokenizerFast) -> bool:
         reloaded = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except ValueError:  # a tokenizer that comes as code, which is never run
         return False
-    return bool(_content(reloaded) == _content(tokenizer))
+    contents = (json.loads(each.backend_tokenizer.to_str()) for each in (reloaded, tokenizer))
+    # All else decides how a text is encoded.
+    one, other = ({**each, "truncation": None, "padding": None} for each in contents)
+    return bool(one == other)
 
 
 def stop_ids(tokenizer: PreTrainedTokenizerFast, config: GenerationConfig) -> tuple[int, ...]:
@@ -176,12 +179,6 @@ def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrained
         raise misfit(f"{len(lost)} weights have no counterpart")
     result: Any = adapted  # it generates as the model that it wraps, but is no subclass of it
     return result
-
-
-def _content(tokenizer: Any) -> Any:
-    """All that decides how a tokenizer encodes a text."""
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
-    return {key: value for key, value in content.items() if key not in ("truncation", "padding")}
 
 
 def _in_a_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ unknown price is None, never 0. `Budget` keeps all calls of a policy within a li
 import math
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -58,9 +58,13 @@ def prices_file() -> Path:
 
 def price_of(model: str) -> Price | None:
     """The price of a model; None: unknown. Raises `UserError` if `prices.toml` is malformed."""
-    own = _own_entries(prices_file())
+    path = prices_file()
+    content = toml_content(path)
+    own = content.pop("models", {})
+    if content or not isinstance(own, dict):
+        raise UserError(f'{path}: {next(iter(content), "models")}: entries are [models."NAME"]')
     if model in own:
-        return _own_price(own[model], f'{prices_file()}: models."{model}"')
+        return _own_price(own[model], f'{path}: models."{model}"')
     # A model in this process has no list price, and one of Ollama's on this machine none at all.
     if kind_of(model) == "local":
         return None
@@ -86,14 +90,6 @@ def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> floa
     """What calls of these usages, each made `times` times, cost in USD; None: price unknown."""
     price = price_of(model)
     return None if price is None else times * sum(map(price.cost, usages))
-
-
-def _own_entries(path: Path) -> Mapping[str, Any]:
-    content = toml_content(path)
-    models = content.pop("models", {})
-    if content or not isinstance(models, dict):
-        raise UserError(f'{path}: {next(iter(content), "models")}: entries are [models."NAME"]')
-    return models
 
 
 class _ByToken(BaseModel, strict=True, extra="forbid", allow_inf_nan=False):
