@@ -4,6 +4,8 @@ The command line prints one line and exits with 2; any other exception is ours a
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,16 @@ EVAL_EXTRA = ("datasets", "matplotlib", "pandas", "scipy")
 
 class UserError(Exception):
     """Bad input or a missing prerequisite. The message is one line and names the fix."""
+
+
+@contextmanager
+def explained(what: str, fix: str) -> Iterator[None]:
+    """Raise `UserError` that says `what` failed, why and the `fix` if the system refuses a file."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UserError(f"{what}: {reason}; {fix}") from None
 
 
 def fault_of(error: "ValidationError", whole: str) -> str:

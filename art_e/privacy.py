@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from art_e.errors import UserError
+from art_e.errors import explained
 from art_e.text import printable
 
 REDACTED = "[redacted]"
@@ -43,11 +43,8 @@ def load_env() -> None:
         return
     from dotenv import dotenv_values
 
-    try:
+    with explained(f"can't read {path}", "mend or remove it"):
         found = dotenv_values(path, interpolate=False, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UserError(f"can't read {path}: {reason}; mend or remove it") from None
     new = {name: value for name, value in found.items() if value and name not in os.environ}
     keys = {n: v for n, v in new.items() if n in _ENV_KEYS and _KEY_VALUE.fullmatch(v)}
     os.environ.update(keys)

@@ -4,6 +4,7 @@ The later of two ratings of an answer counts. `art-e golden from-ratings` makes 
 """
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +37,7 @@ class AnswerRating(BaseModel):
 
 
 def rate(
-    run: Run, trajectory: Trajectory, rating: Thumb, answer: str | None, sources: list[str]
+    run: Run, trajectory: Trajectory, rating: Thumb, answer: str | None, sources: Sequence[str] = ()
 ) -> AnswerRating:
     """Keep a rating of an answer, with the right one and its sources if known, safe on the disk."""
     made = AnswerRating(
@@ -49,7 +50,7 @@ def rate(
         sources=trajectory.sources,
         rating=rating,
         right_answer=answer,
-        right_sources=sources,
+        right_sources=[*sources],
         talk=bool(run.config.get("talk")),
         rated_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from art_e.errors import UserError
+from art_e.errors import UserError, explained
 from art_e.storage import AppendLog, locked, partial_of, write_whole
 
 _COMPLETE = "COMPLETE"
@@ -74,10 +74,8 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
             not out.is_dir() or any(each != torn or not each.is_file() for each in out.iterdir())
         ):
             raise UserError(f"{out} is there already; name a new folder with --out")
-        try:
+        with explained(f"can't make {out}", "name another --out"):
             out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"can't make {out}: {error.strerror}; name another --out") from None
     run = Run(out or _new_place(parent, name, Path.mkdir))
     if out is not None and out.resolve().parent != parent.resolve():
         with suppress(OSError):  # a home that can't be written to lists no run

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from art_e.agent import run_episode
 from art_e.episode import Episode, EpisodeForm, default_prompt
-from art_e.errors import UserError
+from art_e.errors import UserError, explained
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage, compact_json
 from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep, kind_of
@@ -178,11 +178,8 @@ def read_prompt(
     if path is None:
         text = default_prompt(closed_book, lean=form is not None and form.lean)
         return Prompt("closed-book" if closed_book else "default", text)
-    try:
+    with explained(f"can't read {path}", "name a text file with --prompt"):
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UserError(f"can't read {path}: {reason}; name a text file with --prompt") from None
     if not text.strip():
         raise UserError(f"{path} is empty; write the system prompt into it")
     return Prompt(path.stem, text)

@@ -302,7 +302,7 @@ def _entrant(
     )  # fmt: skip
     policy = Model(name).policy(options)
     # Other models on the user's hardware would slow it down.
-    alone = Model(name).kind == "offline" or Model(name).self_hosted
+    alone = name == OFFLINE or Model(name).self_hosted
     return benchmark.Entrant(policy, at_once, alone=alone)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from art_e.errors import UserError
+from art_e.errors import UserError, explained
 from art_e.message import compact_json, observation_json
 from art_e.models.base import MAX_FAILURES, REFUSED, ModelOptions, PolicyError, Usage, kind_of
 from art_e.models.calls import Calls, Retries
@@ -195,11 +195,8 @@ class Responses:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        try:
+        with explained(f"can't keep responses in {folder}", "choose another folder"):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            why = f"can't keep responses in {folder}: {error.strerror}"
-            raise UserError(f"{why}; choose another folder") from None
 
     def get(self, key: str) -> Response | None:
         """The response to that request; None if it is missing or its file is torn."""

@@ -202,7 +202,8 @@ class Chat:
             output.print_text(shown_turn(number, exchange))
 
     def _rate(self, rating: Literal["good", "bad"], right: str) -> None:
-        self.talk.last().rate(rating, right)
+        last = self.talk.last()
+        keep_rating(last.run, last.trajectory, rating, right or None)
         output.note(f"kept: {rating}{f', {output.one_line(right)} is right' if right else ''}")
 
     def _open(self, address: str) -> None:

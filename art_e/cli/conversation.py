@@ -27,10 +27,9 @@ from art_e.models.model import Model
 from art_e.offline import OfflinePolicy, passages_of
 from art_e.passages import best_passages, informative_words, split_sentences
 from art_e.question import Question
-from art_e.ratings import rate
 from art_e.runs import Run, start_run
 from art_e.storage import runs_folder
-from art_e.text import toml_table
+from art_e.text import cut_line, toml_table
 from art_e.trajectory import AnsweredCall, Exchange, Trajectory
 
 if TYPE_CHECKING:
@@ -124,10 +123,6 @@ class Answered(NamedTuple):
         if trajectory.retries:
             parts.append(f"{trajectory.retries} retried")
         return ", ".join([*parts, shown_cost(trajectory.cost_usd), trajectory.model])
-
-    def rate(self, rating: Literal["good", "bad"], right: str) -> None:
-        """Keep a rating of the answer; `right` may say what would be right."""
-        rate(self.run, self.trajectory, rating, right or None, [])
 
     def show(self) -> None:
         """Print the answer or what stands for it, its mails with numbers, time and cost."""
@@ -451,5 +446,4 @@ def _mail(mail: dict[str, Any]) -> "Iterator[Text]":
 
 
 def _short(value: object) -> str:
-    shown = "" if value is None else one_line(str(value))
-    return shown if len(shown) <= ARGUMENT_CHARS else f"{shown[:ARGUMENT_CHARS]}..."
+    return "" if value is None else cut_line(one_line(str(value)), ARGUMENT_CHARS)

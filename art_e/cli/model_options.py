@@ -11,7 +11,7 @@ from typer import Option
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
-from art_e.models.base import OFFLINE, Effort
+from art_e.models.base import OFFLINE, Effort, kind_of
 from art_e.models.checkpoint import episode_form
 from art_e.models.model import Model, full_name
 from art_e.storage import expanded
@@ -78,7 +78,7 @@ def chosen_form(
     Raises `UserError` for models of different forms, for a recipe that can't be read, and for one
     beside options that it sets itself: `--max-turns`, or `--prompt` (`other_prompt`)."""
     if recipe is None:
-        local = (name for name in models if Model(name).kind == "local")
+        local = (name for name in models if kind_of(name) == "local")
         trained = {name: form for name in local if (form := episode_form(name)) is not None}
         if len(set(trained.values())) > 1:
             names = " and ".join(trained)

@@ -8,7 +8,7 @@ anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from art_e.config import setting
 from art_e.models import providers
@@ -48,13 +48,9 @@ class Model:
     name: str
 
     @property
-    def kind(self) -> Literal["offline", "local", "hosted"]:
-        return kind_of(self.name)
-
-    @property
     def host(self) -> str | None:
         """The host that receives mail text (None: no host), or `UserError` if it is not known."""
-        return providers.receiving_host(self.name) if self.kind == "hosted" else None
+        return providers.receiving_host(self.name) if kind_of(self.name) == "hosted" else None
 
     @property
     def leaves_machine(self) -> bool:
@@ -76,16 +72,16 @@ class Model:
     def self_hosted(self) -> bool:
         """Whether it runs on the user's own hardware, here or elsewhere."""
         host = self.host
-        if self.kind == "offline" or host == providers.OLLAMA_HOST:
+        if self.name == OFFLINE or host == providers.OLLAMA_HOST:
             return False
         return not self.leaves_machine or self.name.partition("/")[0] in providers.SELF_HOSTED
 
     def policy(self, options: ModelOptions | None = None) -> Policy:
         """The policy, ready to be called. Raises `UserError` for a model that can't be used."""
         chosen = options or ModelOptions()
-        if self.kind == "offline":
+        if self.name == OFFLINE:
             return OfflinePolicy()
-        if self.kind == "local":
+        if kind_of(self.name) == "local":
             require_train_extra()
             from art_e.models.local import LocalPolicy
 

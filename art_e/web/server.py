@@ -40,7 +40,7 @@ from art_e.cli.conversation import Answered, Conversation, after, answered_of, o
 from art_e.cli.mail import places_of, safe_name, searched_query
 from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import clean, cleaned, note, one_line, print_line
-from art_e.errors import UserError
+from art_e.errors import UserError, explained
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email
@@ -53,6 +53,7 @@ from art_e.models.model import Model, default_model
 from art_e.passages import informative_words
 from art_e.privacy import redact
 from art_e.ratings import AnswerRating, read_ratings
+from art_e.ratings import rate as keep_rating
 from art_e.runs import Run, runs_of
 from art_e.storage import runs_folder
 from art_e.text import toml_table
@@ -250,7 +251,8 @@ class Desk:
     def rate(self, run: Words, rating: Literal["good", "bad"], right: Words) -> dict[str, Any]:
         if run not in self._answered:
             raise UserError("that answer is not on the page; open its conversation again")
-        self._answered[run].rate(rating, right.strip())
+        answered = self._answered[run]
+        keep_rating(answered.run, answered.trajectory, rating, right.strip() or None)
         return {"kept": rating}
 
 
@@ -436,11 +438,8 @@ def web(
             max_cost=max_cost, junk=junk, timeout=timeout, retries=retries
         )
         desk = Desk(file, opened, model or default_model(), options)
-        try:
+        with explained(f"can't listen on port {port}", "choose another with --port"):
             listening = socket.create_server((LOOPBACK, port or 0))
-        except OSError as error:
-            how = f"can't listen on port {port}: {error.strerror}; choose another with --port"
-            raise UserError(how) from None
         with listening, NamedTemporaryFile("w", suffix=".html") as opening:
             guard = Guard(make_app(desk), listening.getsockname()[1])
             print_line(guard.address)

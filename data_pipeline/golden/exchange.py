@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from art_e.errors import UserError
+from art_e.errors import UserError, explained
 from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
 from art_e.publish import Own, template
@@ -184,7 +184,7 @@ def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
     parts, partial = _parts(golden.questions), partial_of(target)
     if target.exists():
         raise UserError(f"{to} exists already; delete it, or name another --to")
-    try:
+    with explained(f"can't write to {to}", "name another --to"):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         for name, questions in parts.items():
@@ -198,8 +198,6 @@ def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
         (partial / "README.md").write_text(card(golden), "utf-8")
         golden_set.write_manifest(partial, golden.manifest)
         partial.rename(target)  # whole or not at all
-    except OSError as error:
-        raise UserError(f"can't write to {to}: {error.strerror}; name another --to") from None
     return {name: len(questions) for name, questions in parts.items()}
 
 

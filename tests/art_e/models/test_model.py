@@ -9,6 +9,7 @@ import httpx
 import openai
 import pytest
 
+from art_e.models.base import kind_of
 from art_e.models.clients import complete
 from art_e.models.model import Model
 from art_e.models.providers import listed_models, load_litellm
@@ -27,7 +28,7 @@ def test_what_a_name_stands_for(cells: list[str]) -> None:
     name, kind, named, own = cells
     host, self_hosted = None if named == "-" else named, own == "own"
     model = Model(name)
-    assert (model.kind, model.host, model.self_hosted) == (kind, host, self_hosted)
+    assert (kind_of(name), model.host, model.self_hosted) == (kind, host, self_hosted)
     assert model.leaves_machine is (host not in (None, "localhost:11434"))
     goes = {None: None, "localhost:11434": "mail text stays on this machine (localhost:11434, "}
     notice = goes.get(host, f"mail text goes to {host} (")
