@@ -81,9 +81,7 @@ def _lists_candidates(scored: Scored) -> bool:
 
 
 def _keys(claims: Claims, kind: str) -> set[object]:
-    if kind == "name":
-        return {name.key for name in claims.names}
-    return {value.key for value in claims.values if value.kind == kind}
+    return {each.key for each in (*claims.values, *claims.names) if each.kind == kind}
 
 
 def _cites_unread(scored: Scored) -> bool:

@@ -54,16 +54,8 @@ def ended_at(scored: Scored) -> str:
 # ---- Episodes as a table, and figures as shares and means of its columns.
 
 
-class Over(NamedTuple):
-    """The column of a figure, and the column of those episodes that it is over (None: all)."""
-
-    column: str
-    chosen: str | None = None
-
-
-SHARES = {name: Over(*columns) for name, columns in FIGURES["shares"].items()}
-MEANS = {name: Over(*columns) for name, columns in FIGURES["means"].items()}
-_OVER = {**SHARES, **MEANS, "latency_mean_s": Over("total")}
+SHARES, MEANS = FIGURES["shares"], FIGURES["means"]
+_COLUMNS = {**SHARES, **MEANS, "latency_mean_s": ["total"]}
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
 _BY_VERDICT = ("correct", "wrong", "abstained")  # not known of an unjudged episode
@@ -126,8 +118,8 @@ def _values(table: pd.DataFrame, column: str) -> "pd.Series[float]":
 
 def _figure(table: pd.DataFrame, name: str) -> Estimate:
     """The figure of that name, or the mean of the column of that name."""
-    column, over = _OVER.get(name, Over(name))
-    chosen = table if over is None else table[table[over].astype(bool)]
+    column, *over = _COLUMNS.get(name, [name])
+    chosen = table[table[over[0]].astype(bool)] if over else table
     if column not in _BY_VERDICT:
         chosen = chosen[chosen[column].notna()]
     sample, values = table_sample(chosen), _values(chosen, column).to_numpy()
@@ -387,8 +379,8 @@ def _equal_accuracy(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, int,
 
 def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | None:
     """A figure of both sides and its difference; None if it is unknown for any pair."""
-    column, over = _OVER.get(name, Over(name))
-    on = one if over is None else one[one[over]]
+    column, *over = _COLUMNS.get(name, [name])
+    on = one[one[over[0]]] if over else one
     of_a, of_b = (_values(table.loc[on.index], column) for table in (one, other))
     if on.empty or (column not in _BY_VERDICT and (of_a + of_b).isna().any()):
         return None

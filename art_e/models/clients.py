@@ -67,7 +67,10 @@ async def complete(
     text of each call, or of a message without calls, as it grows, if the client can follow it;
     `timeout_s` is the longest silence. Raises what clients do, and anything over another form."""
     _guard_clients()
-    await close_clients_with_loop()
+    loop = asyncio.get_running_loop()
+    if loop not in _closers:
+        _closers[loop] = _close_at_end(loop)
+        await anext(_closers[loop])
     model = str(request["model"])
     provider, _, name = model.partition("/")
     door = door_of(model)
@@ -161,16 +164,9 @@ def warm_up(model: str) -> None:
     )
 
 
-async def close_clients_with_loop() -> None:
-    """Close the HTTP clients of the running loop when it ends, litellm's too, which never closes
-    one. asyncio closes a loop's asynchronous generators at its end: one of them closes clients."""
-    loop = asyncio.get_running_loop()
-    if loop not in _closers:
-        _closers[loop] = _close_at_end(loop)
-        await anext(_closers[loop])
-
-
 async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
+    """Close the HTTP clients of a loop when it ends, litellm's too, which never closes one: asyncio
+    closes a loop's asynchronous generators, of which this is one, at its end."""
     try:
         yield
     finally:

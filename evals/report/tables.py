@@ -384,19 +384,10 @@ def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) 
         if figures.get("cost_per_1000_usd", UNKNOWN)["value"] is not None
         and figures["accuracy"]["low"] is not None
     ]
-    figures = ("accuracy", "hallucination", "abstention")
-    return [
-        ScatterChart(
-            "picture", "Accuracy against cost",
-            f"{intervals} {_HOLLOW if published else ''}".strip(), "share",
-            tuple(priced), ("cost", "accuracy"),
-        ),
-        DotChart(
-            "outcomes", "Right, wrong, and I don't know",
-            f"Accuracy is over answerable questions, the others over all. {intervals}", "share",
-            _measured(entries, figures), ("accuracy", "wrong", "abstained"),
-        ),
-    ]  # fmt: skip
+    note = f"{intervals} {_HOLLOW if published else ''}".strip()
+    title, series = "Accuracy against cost", ("cost", "accuracy")
+    picture = ScatterChart("picture", title, note, "share", tuple(priced), series)
+    return [picture, _dots("outcomes", FIGURES["first"]["outcomes"], entries)]
 
 
 # ---- The same figures as dots.
@@ -404,26 +395,27 @@ def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) 
 
 def comparison_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
-    charts: list[Chart] = []
-    for name, chart in FIGURES["charts"].items():
-        scale, figures = chart["scale"], chart["figures"]
-        theirs = [
-            DotRow(each.model, _marks(_published(each), figures[:1]), published=True)
-            for each in published
-            if figures[0] in _published(each)
-        ]
-        log = "Logarithmic; " if scale in ("usd", "seconds") else ""
-        sources = cost_sources(entries) if name == "cost" else ""
-        notes = (chart["note"], f"{log}95 % intervals{scopes(entries)}.", _HOLLOW if theirs else "")
-        note = " ".join(filter(None, (*notes, sources)))
-        series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
-        rows = (*_measured(entries, figures), *theirs)
-        charts.append(DotChart(name, chart["title"], note, scale, rows, series))
-    return charts
+    return [_dots(name, row, entries, published) for name, row in FIGURES["charts"].items()]
 
 
-def _measured(entries: Sequence[Entry], figures: Sequence[str]) -> tuple[DotRow, ...]:
-    return tuple(DotRow(each.label, _marks(each.figures, figures)) for each in entries)
+def _dots(
+    name: str, chart: Mapping[str, Any], entries: Sequence[Entry],
+    published: Sequence[Published] = (),
+) -> DotChart:  # fmt: skip
+    """A chart of `figures.toml`; the published models have a dot for its first figure alone."""
+    scale, figures = chart["scale"], chart["figures"]
+    ours = [DotRow(each.label, _marks(each.figures, figures)) for each in entries]
+    theirs = [
+        DotRow(each.model, _marks(_published(each), figures[:1]), published=True)
+        for each in published
+        if figures[0] in _published(each)
+    ]
+    log = "Logarithmic; " if scale in ("usd", "seconds") else ""
+    sources = cost_sources(entries) if name == "cost" else ""
+    notes = (chart["note"], f"{log}95 % intervals{scopes(entries)}.", _HOLLOW if theirs else "")
+    note = " ".join(filter(None, (*notes, sources)))
+    series = chart.get("series") or [COLUMNS[figure].heading.lower() for figure in figures]
+    return DotChart(name, chart["title"], note, scale, (*ours, *theirs), tuple(series))
 
 
 def _marks(figures: Mapping[str, Any], names: Sequence[str]) -> tuple[Mark, ...]:

@@ -6,10 +6,10 @@ does one that is not finite, so that older and newer runs can be read."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -17,7 +17,7 @@ from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import whole_lines
 from evals.metrics import FIGURES
-from evals.report.charts import SERIES, CurveChart, Scale, cut
+from evals.report.charts import SERIES, CurveChart, cut
 from evals.report.tables import Entry, run_names
 
 SMOOTH, LEAST_SMOOTHED = 10, 30  # steps that a line averages, and the fewest that are smoothed
@@ -32,22 +32,6 @@ class TrainingRows:
     steps: pd.DataFrame
     validations: pd.DataFrame
     alarms: list[dict[str, Any]]
-
-
-class _RowFigure(NamedTuple):
-    """A column of the rows; `measured` if the benchmark has the same figure of other models."""
-
-    column: str
-    title: str
-    note: str
-    scale: Scale = "number"
-    measured: bool = False
-
-
-_HELD_OUT, _STEPWISE = (
-    [_RowFigure(name, **row) for name, row in FIGURES[table].items()]
-    for table in ("validation", "stepwise")
-)
 
 
 def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
@@ -77,13 +61,13 @@ def validation_charts(
     sizes = sorted({int(n) for each in trained for n in _numbers(each.validations, "n").dropna()})
     asked = " to ".join(f"{n:,}" for n in dict.fromkeys([*sizes[:1], *sizes[-1:]]))
     rows, charts = [(each, each.validations) for each in trained], []
-    for figure in _HELD_OUT:
-        others = [(each.label, each.figures) for each in entries if figure.measured]
-        values = {label: figures[figure.column]["value"] for label, figures in others}
+    for column, chart in FIGURES["validation"].items():
+        others = entries if chart.get("measured") else ()
+        values = {each.label: each.figures[column]["value"] for each in others}
         baselines = {label: value for label, value in values.items() if value is not None}
-        note = f"{figure.note} {asked} questions each." if asked else figure.note
+        note = f" {asked} questions each." if asked else ""
         note += " Dashed: the other models, on their questions." if baselines else ""
-        charts += _charts("validation", figure, note, rows, baselines=baselines)
+        charts += _charts("validation", column, chart, note, rows, baselines=baselines)
     return charts
 
 
@@ -94,21 +78,22 @@ def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
         charts += _components(each, "" if len(trained) == 1 else f"-{number}")
     smooth, rows = _smooth(trained), [(each, each.steps) for each in trained]
     around = f" Each point is the mean of the {SMOOTH} steps around." if smooth > 1 else ""
-    for figure in _STEPWISE:
-        charts += _charts("steps", figure, figure.note + around, rows, smooth=smooth)
+    for column, chart in FIGURES["stepwise"].items():
+        charts += _charts("steps", column, chart, around, rows, smooth=smooth)
     return charts
 
 
 def _charts(
-    kind: str, figure: _RowFigure, note: str, rows: Sequence[tuple[TrainingRows, pd.DataFrame]],
-    **options: Any,
+    kind: str, column: str, chart: Mapping[str, Any], more: str,
+    rows: Sequence[tuple[TrainingRows, pd.DataFrame]], **options: Any,
 ) -> list[CurveChart]:  # fmt: skip
-    """The chart of a figure, with a curve for each run that has it; none if none has."""
-    numbers = {each.label: _numbers(frame, figure.column) for each, frame in rows}
+    """A chart of `figures.toml` with `more` in its note, and a curve for each run that has the
+    column; none if none has."""
+    numbers = {each.label: _numbers(frame, column) for each, frame in rows}
     curves = {label: values for label, values in numbers.items() if values.notna().any()}
-    name = f"{kind}-{figure.column.replace('_', '-')}"
-    chart = CurveChart(name, figure.title, note, figure.scale, curves, **options)
-    return [chart] if curves else []
+    name, scale = f"{kind}-{column.replace('_', '-')}", chart.get("scale", "number")
+    drawn = CurveChart(name, chart["title"], chart["note"] + more, scale, curves, **options)
+    return [drawn] if curves else []
 
 
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
