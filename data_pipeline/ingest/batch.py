@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -75,23 +75,10 @@ class Rules:
     any_id: bool = False
 
 
-class StoredMail(NamedTuple):
-    """A parsed mail that is to be stored, or is stored in the file being added to."""
-
-    email: ParsedEmail
-    any_id: bool
-    owner: str  # empty: nobody's
-
-    @property
-    def size(self) -> int:
-        """About its bytes."""
-        return len(self.email.body) + len(self.email.attached)
-
-
 class Job(NamedTuple):
-    """A batch as it goes to a worker."""
+    """A batch as it goes to a worker: new mail, or mail of the file being added to."""
 
-    items: Sequence[RawMessage | StoredMail]
+    items: Sequence[RawMessage | ParsedEmail]
     rules: Rules
 
     @property
@@ -116,7 +103,7 @@ class _Indexed(NamedTuple):
     """A mail with the words that are indexed of it: of its subject, of its body and attachments, of
     its sender's name, and addresses and marked words; each with white space between them."""
 
-    mail: StoredMail
+    email: ParsedEmail
     content_digest: bytes
     texts: tuple[str, str, str, str]
 
@@ -127,20 +114,19 @@ def process(job: Job) -> Iterator[BatchTables]:
     skipped: list[Skipped] = []
     chars = 0
     for item in job.items:
-        if isinstance(item, StoredMail):
+        if isinstance(item, ParsedEmail):
             result: _Indexed | Skipped = _indexed(item)
         else:
-            use = partial(_filtered_or_indexed, job.rules, item.owner)
-            result = parse_within(item, _extractor(), use)
+            result = parse_within(item, _extractor(), partial(_filtered_or_indexed, job.rules))
         if isinstance(result, Skipped):
             skipped.append(result)
             continue
-        cut = item.fault if isinstance(item, RawMessage) else None
-        email = result.mail.email
-        if (REST in email.body or REST in email.attached) and not isinstance(item, StoredMail):
+        email = result.email
+        if isinstance(item, RawMessage):
+            is_long = REST in email.body or REST in email.attached
             cut = Skipped("", "long-text", f"stored up to {MOST_CHARS:,} characters", "cut")
-        if cut:
-            skipped.append(cut._replace(source=email.source))
+            if fault := cut if is_long else item.fault:
+                skipped.append(fault._replace(source=email.source))
         size = len(result.texts[1])
         if chars + size > _MOST_TEXT and kept:
             yield _tables(kept, skipped)
@@ -150,13 +136,10 @@ def process(job: Job) -> Iterator[BatchTables]:
     yield _tables(kept, skipped)
 
 
-@cache
-def _extractor() -> Extractor:
-    """This process's reader of attachments."""
-    return Extractor()
+_extractor = cache(Extractor)  # this process's reader of attachments
 
 
-def _filtered_or_indexed(rules: Rules, owner: str, email: ParsedEmail) -> _Indexed | Skipped:
+def _filtered_or_indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped:
     if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
         detail = f"{len(email.body)} characters, {rules.max_body_chars} allowed"
         return Skipped(email.source, "long-body", detail, "filtered")
@@ -164,16 +147,15 @@ def _filtered_or_indexed(rules: Rules, owner: str, email: ParsedEmail) -> _Index
     if rules.max_recipients is not None and recipients > rules.max_recipients:
         detail = f"{recipients} recipients, {rules.max_recipients} allowed"
         return Skipped(email.source, "many-recipients", detail, "filtered")
-    return _indexed(StoredMail(email, rules.any_id, owner))
+    return _indexed(replace(email, any_id=True) if rules.any_id else email)
 
 
-def _indexed(mail: StoredMail) -> _Indexed:
-    email = mail.email
+def _indexed(email: ParsedEmail) -> _Indexed:
     texts = (email.subject, email.body + email.attached, email.sender.indexed)
     named = {each for text in texts[:2] for each in addresses(text)}
     subject, text, sender = map(_spaced, texts)
     others = " ".join([*sorted(named), *marked(f"{subject} {text}")])
-    return _Indexed(mail, content_digest(email), (subject, text, sender, others))
+    return _Indexed(email, content_digest(email), (subject, text, sender, others))
 
 
 def content_digest(email: ParsedEmail) -> bytes:
@@ -194,7 +176,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _tables(kept: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
-    emails = [each.mail.email for each in kept]
+    emails = [each.email for each in kept]
     postings, lengths, stem_table, words = _index([each.texts for each in kept])
     digests = [each.content_digest for each in kept]
     mails: dict[str, Any] = {
@@ -205,9 +187,7 @@ def _tables(kept: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
         "length": lengths,
         "content_digest": digests,
         "copy_digest": list(map(copy_digest, emails, digests)),
-        "any_id": [each.mail.any_id for each in kept],
         "reference_ids": [email.references for email in emails],
-        "owner": [each.mail.owner for each in kept],
     }
     others = [name for name in _MAILS.names if name not in mails]
     mails |= {name: [getattr(email, name) for email in emails] for name in others}
@@ -230,8 +210,7 @@ def _tables(kept: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
 
 
 def _pieces(data: bytes | None) -> list[bytes | None]:
-    starts = range(0, len(data), _PIECE) if data else ()
-    return [data[at : at + _PIECE] for at in starts if data] or [data]
+    return [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)] if data else [data]
 
 
 def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:

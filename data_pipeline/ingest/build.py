@@ -28,8 +28,8 @@ from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, statements, tables_sq
 from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
 from art_e.text import digest
-from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed
-from data_pipeline.ingest.records import ParsedEmail, RawMessage, is_mail
+from data_pipeline.ingest.batch import BatchTables, Job, Rules, processed
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
 
 _BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
@@ -43,7 +43,7 @@ _ROW_GROUP_SIZE = 4096
 class Source(NamedTuple):
     """Messages to read, and the rules for them."""
 
-    messages: Iterable[RawMessage | StoredMail]
+    messages: Iterable[RawMessage | ParsedEmail]
     rules: Rules
 
 
@@ -97,8 +97,8 @@ def ingest(
             build.carry_over(old.path)
         for job, batches in processed(jobs, build.folder):
             for batch in batches:
-                build.add(batch, stored=isinstance(next(iter(job.items), None), StoredMail))
-            new = sum(not isinstance(item, StoredMail) and is_mail(item) for item in job.items)
+                build.add(batch, stored=isinstance(job.items[0], ParsedEmail))
+            new = sum(isinstance(item, RawMessage) and item.is_mail for item in job.items)
             read += new
             on_progress(new)
         if read == 0:
@@ -141,7 +141,7 @@ def _people_in(db: Path) -> list[tuple[str, str]]:
 def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
     left = limit
     for source in sources:
-        batch: list[RawMessage | StoredMail] = []
+        batch: list[RawMessage | ParsedEmail] = []
         size = 0
         for message in itertools.islice(source.messages, left):
             batch.append(message)
@@ -158,15 +158,15 @@ def _sql(name: str, **values: object) -> str:
     return statements(Path(__file__).with_name("queries.sql"))[name].substitute(values)
 
 
-def _stored(old: InboxFile) -> Iterator[StoredMail]:
+def _stored(old: InboxFile) -> Iterator[ParsedEmail]:
     """The mails of the file being added to, as many at a time as their texts allow."""
     for span in old.execute(_sql("parts"), [_BATCH_BYTES]).fetchall():
         rows = old.execute(_sql("stored"), list(span))
-        for any_id, owner, labels, references, sender, *roles, rest in rows.fetchall():
+        for labels, references, sender, *roles, rest in rows.fetchall():
             fields = {**rest, "labels": tuple(labels), "references": tuple(references)}
             for role, listed in zip(("to", "cc", "bcc"), roles, strict=True):
                 fields[role] = tuple(Mailbox(**each) for each in listed)
-            yield StoredMail(ParsedEmail(sender=Mailbox(**sender), **fields), any_id, owner)
+            yield ParsedEmail(sender=Mailbox(**sender), **fields)
 
 
 class InboxBuild:
@@ -222,10 +222,9 @@ class InboxBuild:
         servers note it, or else which most of it has as sender or recipient."""
         for source in ("delivered", "parties"):
             query = _sql("candidates", source=_sql(source), first=self._stored)
-            rows = self._run(query).fetchall()
-            if rows:
-                return [LikelyOwner(*row) for row in rows]
-        return []
+            if rows := self._run(query).fetchall():
+                break
+        return list(map(LikelyOwner._make, rows))
 
     def finish(self, read: int, owner: str | None, people: list[tuple[str, str]]) -> dict[str, Any]:
         """Merge the copies, write the file, mark it complete and move it into place. `read` is the
@@ -265,10 +264,9 @@ class InboxBuild:
             return int(self._run(f"SELECT count(*) FROM inbox.{table}").fetchall()[0][0])
 
         stages = ("filtered", "quarantined", "cut", "not_mail")
-        skipped: dict[str, dict[str, int]] = {stage: {} for stage in stages}
-        rows = self._run("SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL")
-        for stage, reason, number in rows.fetchall():
-            skipped[stage][reason] = number
+        sql = "SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL"
+        rows = self._run(sql).fetchall()
+        skipped = {stage: {row[1]: row[2] for row in rows if row[0] == stage} for stage in stages}
         stored, duplicates = count("emails"), count("aliases")
         counts = {"read": read, "stored": stored, "duplicates": duplicates, **skipped}
         not_stored = (*skipped["filtered"].values(), *skipped["quarantined"].values())

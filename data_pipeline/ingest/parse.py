@@ -516,6 +516,7 @@ def _parse_message(
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
     readings = [_reading(file, extractor) for file in files[:_MOST_FILES]] if extractor else []
     place = {"labels": labels, "junk": not LEFT_OUT.isdisjoint(labels), "gmail_thread": thread}
+    place["owner"] = raw.owner
     attached = _cut("".join(text for _, text in readings))
     kept = tuple(file for file, _ in readings) or tuple(files[:_MOST_FILES])
     date = raw.envelope_date

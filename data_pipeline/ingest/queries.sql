@@ -9,15 +9,15 @@ FROM (
 )
 GROUP BY part ORDER BY ALL
 
--- The mails of a part: what ingesting said of each, its people by role, and what else it holds.
+-- The mails of a part: its lists, its people by role, and what else it holds.
 -- name: stored
-SELECT any_id, coalesce(address, ''), labels, reference_ids,
+SELECT labels, reference_ids,
     {'address': from_address, 'name': from_name}, to_recipients, cc_recipients, bcc_recipients,
     {
         'source': e.source, 'message_id': message_id, 'sent_at': sent_at, 'subject': subject,
         'body': body, 'junk': junk, 'utc_offset': utc_offset, 'gmail_thread': gmail_thread,
         'delivered_to': delivered_to, 'attached': attached, 'mailing_list': mailing_list,
-        'bulk': bulk
+        'bulk': bulk, 'owner': coalesce(address, ''), 'any_id': any_id
     }
 FROM emails AS e LEFT JOIN owners USING (email_id)
 WHERE email_id BETWEEN ? AND ? ORDER BY email_id

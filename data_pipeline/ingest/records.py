@@ -42,6 +42,11 @@ class RawMessage(NamedTuple):
     def size(self) -> int:
         return len(self.data)
 
+    @property
+    def is_mail(self) -> bool:
+        """Whether it is a mail, and not only a file beside mail."""
+        return self.fault is None or self.fault.stage != "not_mail"
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedEmail:
@@ -52,7 +57,8 @@ class ParsedEmail:
     `labels` says. `references` are the message ids of the mails that it follows, the nearest last;
     `gmail_thread` is Gmail's name of its thread, `delivered_to` the address that got it.
     `mailing_list` has its list's name and addresses; `bulk`: it went to many, or nobody wrote it.
-    `attached` has the texts of attachments, and is read and searched behind the body."""
+    `attached` has the texts of attachments, and is read and searched behind the body. `owner` is as
+    in `RawMessage`; with `any_id` copies have any message id, else the same."""
 
     source: str
     message_id: str
@@ -73,6 +79,13 @@ class ParsedEmail:
     attached: str = ""
     delivered_to: str = ""
     files: tuple[AttachedFile, ...] = ()
+    owner: str = ""
+    any_id: bool = False
+
+    @property
+    def size(self) -> int:
+        """About its bytes."""
+        return len(self.body) + len(self.attached)
 
 
 class Skipped(NamedTuple):
@@ -82,12 +95,6 @@ class Skipped(NamedTuple):
     reason: str
     detail: str
     stage: Literal["quarantined", "filtered", "cut", "not_mail"] = "quarantined"
-
-
-def is_mail(item: object) -> bool:
-    """Return whether an item of a source is a mail, and not only a file beside mail."""
-    fault = item.fault if isinstance(item, RawMessage) else None
-    return fault is None or fault.stage != "not_mail"
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def messages_of(path: str, read: Reader, nothing: str) -> Iterator[RawMessage]:
     is_empty = True
     with reading(path):
         for message in read(Path(path)):
-            is_empty = is_empty and not records.is_mail(message)
+            is_empty = is_empty and not message.is_mail
             yield message
     if is_empty:
         raise UserError(f"{encodable(path)} holds no {nothing}")
