@@ -80,9 +80,7 @@ def head_of(path: Path, size: int) -> bytes:
 
 def regular_files(folder: Path) -> Iterator[Path]:
     """All regular files under `folder`, in the order of their names; links aren't followed."""
-    with os.scandir(folder) as entries:
-        in_order = sorted(entries, key=lambda entry: entry.name)
-    for entry in in_order:
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             yield from regular_files(Path(entry.path))
         elif entry.is_file(follow_symlinks=False):

@@ -336,13 +336,6 @@ _PARSER = BytesParser()
 Part: TypeAlias = "Message[str, str]"
 
 
-class SplitMessage(NamedTuple):
-    """A message cut at its first blank line; `block` has LF line ends."""
-
-    block: bytes
-    body: bytes
-
-
 class PartType(NamedTuple):
     """What a Content-Type header says: `kind` is "text/plain" and the like, in lower case."""
 
@@ -391,22 +384,21 @@ class Headers:
 
     def every(self, name: str) -> list[str]:
         """All values of `name` (lower case)."""
-        values = self._values.get(name)
-        return [_readable(value, self.charset) for value in values] if values else []
+        return [_readable(value, self.charset) for value in self._values.get(name, ())]
 
 
-def cut(data: bytes) -> SplitMessage:
-    """`data` cut at its first blank line (LF or CRLF), its header block not mended."""
+def cut(data: bytes) -> tuple[bytes, bytes]:
+    """The header block, with LF line ends, and the body, cut at the first blank line."""
     data = _trimmed(data)
     blank = _BLANK_LINE.search(data)
     block = (data[: blank.start()] if blank else data) + b"\n"
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
-    return SplitMessage(block, data[blank.end() :] if blank else b"")
+    return block, data[blank.end() :] if blank else b""
 
 
-def split_message(data: bytes) -> SplitMessage:
-    """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
+def split_message(data: bytes) -> tuple[bytes, bytes]:
+    """The header block, its faults mended, and the body."""
     block, body = cut(data)
     block = _FROM_LINES.sub(b"", block)
     if len(block) > _LARGEST_BLOCK:
@@ -414,7 +406,7 @@ def split_message(data: bytes) -> SplitMessage:
         block, body = block[:end], block[end:] + b"\n" + body
     if stray := _STRAY_LINE.search(block):
         if not _NAME_OF.match(block):
-            return SplitMessage(b"", _trimmed(data))
+            return b"", _trimmed(data)
         # Indent stray lines that well-known headers follow, so that they continue a header. Only a
         # header that did not occur before counts: a body may start without a blank line and quote
         # "From:" and "Subject:" of another mail.
@@ -427,7 +419,7 @@ def split_message(data: bytes) -> SplitMessage:
         if ending := _ENDING_LINE.search(block):
             end = ending.start() + 1
             block, body = block[:end], block[end:] + b"\n" + body
-    return SplitMessage(_NAME_OF.sub(rb"\1:", block), body)
+    return _NAME_OF.sub(rb"\1:", block), body
 
 
 def _trimmed(data: bytes) -> bytes:
@@ -494,13 +486,14 @@ def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
     return content + (b"\n" + data[end:] if data[end:] else b"")
 
 
-def parse_message_tree(message: SplitMessage) -> Part:
+def parse_message_tree(message: bytes) -> Part:
     """The message as `email` sees it: its MIME tree, or its headers and a payload. Only containers
     are parsed whole. Those nested too deeply for `email`, with too many lines or parts, or with
     parameters that would keep it busy for minutes, are read as text."""
-    tree = _PARSER.parsebytes(message.block, headersonly=True)
+    block, body = split_message(message)
+    tree = _PARSER.parsebytes(block, headersonly=True)
     is_container = part_type(tree).is_container
-    data = message.block + b"\n" + message.body if is_container else message.block
+    data = block + b"\n" + body if is_container else block
     is_large = data.count(b"\n") > _MOST_LINES or data.count(b"\n--") > _MOST_PARTS
     if (is_container and is_large) or _ENDLESS_PARAMETERS.search(data):
         del tree["content-type"], tree["content-disposition"]
@@ -515,7 +508,7 @@ def parse_message_tree(message: SplitMessage) -> Part:
         except RecursionError:
             del tree["content-type"]
     del data  # as large as the message
-    tree.set_payload(message.body.decode("ascii", "surrogateescape"))
+    tree.set_payload(body.decode("ascii", "surrogateescape"))
     return tree
 
 
@@ -530,7 +523,7 @@ def message_in(part: Part, message: Part) -> Part:
     del message[_ENCODING]
     data = (lines + "\n" * (not is_torn)).encode("ascii", "surrogateescape")
     data = decoded(data + part_bytes(message), encoding, is_text=False)
-    return parse_message_tree(split_message(data))
+    return parse_message_tree(data)
 
 
 def children(part: Part) -> list[Part]:

@@ -339,8 +339,8 @@ def _texts(
     that is a whole message may call itself an attachment."""
     kind = head.part_type(part)
     if kind.kind.startswith("multipart/") and not part.is_multipart():
-        header = f"Content-Type: {kind.kind}\n".encode()
-        part = head.parse_message_tree(head.SplitMessage(header, head.part_bytes(part)))
+        header = f"Content-Type: {kind.kind}\n\n".encode()
+        part = head.parse_message_tree(header + head.part_bytes(part))
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind in _MESSAGES:
             texts = []
@@ -422,7 +422,7 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
         file = _kept(_attachment(part, kind)) if is_file else None
         form = form_of(file) if file else ""
         if file and form in PACKED and (mime := read(file, extractor.ask, leaf_text)[0]):
-            packed = head.parse_message_tree(head.split_message(mime.encode("latin-1")))
+            packed = head.parse_message_tree(mime.encode("latin-1"))
             body, *others = head.children(packed) or [packed]
             words = set(" ".join(_texts(tree, [])).split())
             if others and words.issuperset(" ".join(_texts(body, [])).split()):
@@ -492,7 +492,7 @@ def _limited() -> Iterator[None]:
     before = signal.signal(signal.SIGPROF, over)
     signal.setitimer(signal.ITIMER_PROF, records.CPU_SECONDS)
     try:
-        with records.limited_memory(records.MEMORY_BYTES):
+        with records.limited_memory():
             yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -533,7 +533,7 @@ def _reading(file: AttachedFile, extractor: Extractor) -> tuple[AttachedFile, st
 
 def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
-    tree = head.parse_message_tree(head.split_message(data))
+    tree = head.parse_message_tree(data)
     if extractor is not None:
         extractor.ends = time.monotonic() + records.ATTACHMENT_SECONDS
         _open_packed(tree, extractor)

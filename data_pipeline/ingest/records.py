@@ -98,12 +98,12 @@ class Skipped(NamedTuple):
 
 
 @contextmanager
-def limited_memory(more: int = MEMORY_BYTES) -> Iterator[None]:
-    """Raise `MemoryError` here, on Linux, where this process would take so many bytes `more`."""
+def limited_memory() -> Iterator[None]:
+    """Raise `MemoryError` here, on Linux, if this process would take `MEMORY_BYTES` more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if _MEMORY_NOW.exists():
         pages = int(_MEMORY_NOW.read_text().split()[_DATA_FIELD])
-        most = pages * resource.getpagesize() + more
+        most = pages * resource.getpagesize() + MEMORY_BYTES
         if soft == resource.RLIM_INFINITY or most < soft:
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     try:

@@ -32,7 +32,7 @@ from art_e.errors import UserError, install_command
 from art_e.text import encodable
 from data_pipeline.ingest import archives, records
 from data_pipeline.ingest.charsets import scrub
-from data_pipeline.ingest.headers import one_line, parse_date, parse_message_tree, split_message
+from data_pipeline.ingest.headers import one_line, parse_date, parse_message_tree
 from data_pipeline.ingest.labels import INFO, PROGRAMS, in_order, of_flags, of_maildir, of_path
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, RawMessage, Skipped
 from data_pipeline.synthetic.world import INJECTION, SYNTHETIC, described, injection_mail, messages
@@ -229,7 +229,7 @@ def _read_emlx(
 
 def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
     """Put back what Apple Mail keeps as files "PART/NAME" in `folder`; say if any is lacking."""
-    tree = parse_message_tree(split_message(message))
+    tree = parse_message_tree(message)
     lacking = sum("x-apple-content-length" in part for part in tree.walk()) or 1
     for file in archives.regular_files(folder) if folder.is_dir() else ():
         part: Any = tree
