@@ -94,8 +94,6 @@ def _step(exchange: Exchange, room: int) -> Mapping[str, Any]:
 # Tokens of a judge's two calls about an answer: whether it is right, and whether it is grounded in
 # the mails read. Assumed: both replies, and the share of episodes that answer (others are free).
 CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 90, 0.75
-# Further questions for those without spread, of a step's (assumed).
-REFILLED = 0.3
 # Of a call that compares rollouts, and of its score for each, with its reason (assumed).
 RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
 
@@ -159,7 +157,7 @@ def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
     held_out *= recipe.runs
-    groups = 0 if grpo is None else round(rolled_out(grpo)) * recipe.runs
+    groups = 0 if grpo is None else grpo.asked * grpo.batches * recipe.runs
     trained = 0 if grpo is None else groups * grpo.rollouts
     prompts = CORRECT_TOKENS + GROUNDED_TOKENS + round(mails * MAIL_TOKENS)
     verdict = Usage(prompt_tokens=prompts, completion_tokens=REPLY_TOKENS)
@@ -175,11 +173,6 @@ def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
         for judge, episodes, usage, calls in judges
         if needs_model(judge)
     ]
-
-
-def rolled_out(grpo: Grpo) -> float:
-    """Return how many groups all steps are expected to roll out."""
-    return grpo.questions * grpo.batches * (1 + REFILLED * grpo.refill)
 
 
 def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:

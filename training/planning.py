@@ -12,7 +12,7 @@ from typing import NamedTuple
 from art_e.errors import UserError
 from art_e.text import toml_table
 from art_e.tools import MAX_RESULTS
-from training.judging import REFILLED, JudgeFee, held_out_episodes, judge_fees, rolled_out
+from training.judging import JudgeFee, held_out_episodes, judge_fees
 from training.recipe import AT_ONCE, Grpo, ModelTable, Recipe
 
 
@@ -76,13 +76,11 @@ PASS_MS, LAYER_MS, VLLM_STEP_S, LONGEST, WAKE_BYTES_S = 2.7, 4.6, 0.005, 4.5, 25
 CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
 # The calls of a mean episode before its answer.
 SEARCHES, READS = 2.5, 1.5
-# With refills, the longest episodes of all rounds of a batch over that of the first.
-ROUNDS = 2
 # Tokens by Qwen2.5's tokenizer, the means of a strong model's recorded calls on the 73 public
 # questions: the prompt with its tools, calls, observations, and what stands around an observation.
 PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 602, 36, 23, 66, 616, 110, 19
 
-NOTES = [each.format_map({**globals(), "REFILLED": REFILLED}) for each in _KNOWN["notes"]]
+NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
 
 
 class EpisodeTokens(NamedTuple):
@@ -233,9 +231,7 @@ class _Work:
         reading = read * a_pass / READ_SHARE
         rollout = (written + reading) / generators
         episodes = grpo.questions * grpo.rollouts * grpo.batches
-        # Rounds of refills wait for their longest episodes one after another.
-        rounds = ROUNDS if grpo.refill else 1
-        batches = episodes * rounds * written + rolled_out(grpo) * grpo.rollouts * reading
+        batches = episodes * written + grpo.asked * grpo.rollouts * grpo.batches * reading
         # A vLLM that sleeps while weights are trained moves its own to the machine and back.
         moved = 4 * shape.parameters if grpo.vllm and not self.serve else 0
         hours = {

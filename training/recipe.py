@@ -195,12 +195,13 @@ class Vllm(RecipeTable):
 
 class Grpo(RecipeTable):
     """Reinforcement learning: `questions` groups of `rollouts` episodes, over all processes, then
-    an optimizer step on each of the `minibatches` of them. With `refill`, further questions replace
-    those whose rollouts all earn the same."""
+    an optimizer step on each of the `minibatches` of them. As many `spare` questions are asked
+    along, to replace those whose rollouts all earn the same (dynamic sampling: DAPO, Yu et al.,
+    2025)."""
 
     steps: Count
     questions: Count = 8
-    refill: bool = False
+    spare: Annotated[int, Field(ge=0)] = 0
     rollouts: Annotated[int, Field(ge=2)] = 8
     minibatches: Count = 1
     micro_batch: Count = 16  # episodes of one forward pass of a process
@@ -217,11 +218,17 @@ class Grpo(RecipeTable):
         """The number of times that episodes are rolled out."""
         return self.steps // self.minibatches
 
+    @property
+    def asked(self) -> int:
+        """The questions that are asked for a batch."""
+        return self.questions + self.spare
+
     def passes(self, processes: int) -> int:
         """Return a process's forward passes between rollouts. Raises `UserError` for a fraction."""
-        if self.questions % processes:
-            fault = f"{self.questions} questions a step can't be shared by {processes} processes"
-            raise UserError(f"{fault}: set grpo.questions to a multiple of {processes}")
+        if self.questions % processes or self.spare % processes:
+            fault = f"{self.questions} questions and {self.spare} spare ones a step can't be shared"
+            remedy = f"set grpo.questions and grpo.spare to multiples of {processes}"
+            raise UserError(f"{fault} by {processes} processes: {remedy}")
         episodes = self.questions // processes * self.rollouts
         if episodes % self.micro_batch:
             fault = f"the {episodes} episodes of each process are not a multiple of"

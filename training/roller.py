@@ -138,19 +138,10 @@ class Roller:
     judges: Judges
 
     def questions_for_step(self, step: int) -> Sequence[Question]:
-        training, size = self.training, self.table.questions
+        training, size = self.training, self.table.asked
         first = (step - 1) // self.table.minibatches * size
         order = in_passes(self.material.questions, first + size, f"{training.setting.seed}/grpo")
         return training.processes.share(order[first:])
-
-    def refills(self, questions: Sequence[Question], step: int) -> list[Question]:
-        """Return as many further questions: this process's own, drawn by seed and step alone, so
-        that a resumed run asks the same ones."""
-        if not self.table.refill:
-            return []
-        key = f"{self.training.setting.seed}/refill/{step}/{self.training.processes.index}"
-        order = in_passes(self.material.questions, len(self.material.questions), key)
-        return [each for each in order if each not in questions][: len(questions)]
 
     def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> StepBatch:
         """Roll out a group for each of the `questions`, and store the episodes of all processes."""
@@ -158,24 +149,12 @@ class Roller:
             return self.collected(self.played(questions, step, dispatch))
 
     def played(self, questions: Sequence[Question], step: int, generate: Generate) -> Played:
-        """Roll out and score a group for each of the `questions`. Further ones replace those whose
-        groups have no spread, as far as the `refills` go (dynamic sampling: DAPO, Yu et al., 2025).
-        It meets no other process, so that a thread may do it."""
+        """Roll out and score a group for each of the `questions`. It meets no other process, so
+        that a thread may do it."""
         form, size = self.training.setting.recipe.episode, self.table.rollouts
-        played, part, further = Played([], [], 0), questions, self.refills(questions, step)
-        while part:
-            episodes = [self.material.episode(each, form) for each in part for _ in range(size)]
-            groups = in_groups(roll_out(episodes, self.tokens, generate, form), size)
-            scored, unranked = asyncio.run(self._scored(groups, step))
-            played = Played(
-                played.groups + groups, played.scored + scored, played.unranked + unranked
-            )
-            new = [each for group in scored for each in group]
-            if len(failures(new)) > MOST_UNJUDGED * len(new):
-                break
-            lacking = len(questions) - sum(map(has_spread, played.scored))
-            part, further = further[:lacking], further[lacking:]
-        return played
+        episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
+        groups = in_groups(roll_out(episodes, self.tokens, generate, form), size)
+        return Played(groups, *asyncio.run(self._scored(groups, step)))
 
     def collected(self, played: Played) -> StepBatch:
         """Store what all processes played, and return this one's part with the figures of all."""
@@ -185,20 +164,21 @@ class Roller:
         everyone = gather([each for group in scored for each in group])
         training.add_episodes(everyone)
         spread = list(map(has_spread, in_groups(everyone, size)))
+        # Groups with spread, and where they are too few flat ones: spare ones come last.
+        count = self.table.questions // training.processes.count
+        places = sorted(range(len(groups)), key=lambda place: not has_spread(scored[place]))
+        chosen = sorted(places[:count])
         step_figures = {
             **figures(everyone),
             "groups": len(spread),
             # They teach nothing.
             "flat_groups": spread.count(False),
-            "refilled": len(spread) - self.table.questions if self.table.refill else None,
+            "replaced": sum(gather([sum(place >= count for place in chosen)])),
             "unranked": sum(gather([unranked])) if self.judges.relative else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
         rollouts = [each for group in groups for each in group]
         sampled = sum(gather([sum(sum(each.transcript.own) for each in rollouts)]))
-        # As many as there were questions: those with spread, and flat ones for what is lacking.
-        places = sorted(range(len(groups)), key=lambda place: not has_spread(scored[place]))
-        chosen = sorted(places[: self.table.questions // training.processes.count])
         groups, scored = [groups[place] for place in chosen], [scored[place] for place in chosen]
         return StepBatch(groups, scored, step_figures, sampled, outage(everyone, self.judges))
 

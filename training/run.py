@@ -52,8 +52,8 @@ STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 class Step:
     """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
     since the run began. `accuracy` is of answerable questions; of the
-    `groups`, `flat_groups` had no spread in reward, as many as could be were `refilled`, `unranked`
-    were not compared; `unjudged` episodes lost their groups.
+    `groups`, `flat_groups` had no spread in reward, `replaced` ones by spare
+    ones, `unranked` were not compared; `unjudged` episodes lost their groups.
     `entropy` is in nats a token, `ratio_mean` a token's probability by the trainer over vLLM's."""
 
     step: int
@@ -76,7 +76,7 @@ class Step:
     ratio_mean: float | None = None
     groups: int | None = None
     flat_groups: int | None = None
-    refilled: int | None = None
+    replaced: int | None = None
     unjudged: int | None = None
     unranked: int | None = None
     cost_usd: float = 0.0

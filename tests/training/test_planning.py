@@ -94,8 +94,8 @@ def test_judges_are_paid_by_the_call() -> None:
     talk = load_recipe("talk")
     fees = judge_fees(talk, 1.5)
     held_out = 18 * 100 + 2 * 400
-    # With the questions of refills, which are assumed.
-    assert [each.episodes for each in fees] == [round(1.3 * 500 * 48) + held_out, held_out]
+    # Those of spare questions too.
+    assert [each.episodes for each in fees] == [500 * (12 + 4) * 4 + held_out, held_out]
     assert planned("talk").judges == fees
     assert [each.judge for each in fees] == [talk.judging.reward, talk.judging.validation]
     for fee in fees:

@@ -174,26 +174,23 @@ def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.M
     assert judge.most == 3
 
 
-def test_groups_without_spread_are_refilled(roll: Roll, material: Material) -> None:
-    """Further questions take their places, at most as many again."""
-    numbers = places(material, True)[:2]
-    changes = ("grpo.refill=true", "data.kinds=['lookup']")
-    handed, batch, stored = roll(numbers, [[*SPREAD, *FLAT], SPREAD], *changes)
+def test_spare_groups_replace_those_without_spread(roll: Roll, material: Material) -> None:
+    numbers = places(material, True)[:3]
+    names = ("groups", "flat_groups", "replaced")
+    handed, batch, stored = roll(numbers, [[*SPREAD, *FLAT, *SPREAD]], "grpo.spare=1")
     assert len(handed["rewards"]) == 8 and len(stored) == 12
-    asked = list(dict.fromkeys(each.question_id for each in stored))
-    assert asked[:2] == [material.questions[each].id for each in numbers]
-    assert asked[2] not in asked[:2]
+    asked = [material.questions[number].id for number in numbers]
     # What teaches nothing is counted, and not trained on.
     rolled = [each.episode.question.id for group in batch.rollouts for each in group]
     assert rolled == [asked[0]] * 4 + [asked[2]] * 4
-    names = ("groups", "flat_groups", "refilled")
-    assert [batch.figures[each] for each in names] == [3, 1, 1]
+    assert [batch.figures[name] for name in names] == [3, 1, 1]
     assert batch.sampled == sum(each.rubric["completion_tokens"] for each in stored)
     assert batch.figures["abstention"] == 8 / 12
-    # Where nothing has spread, a step has as many questions again and no more.
-    handed, batch, stored = roll(numbers, [[*FLAT, *FLAT]] * 2, *changes)
-    assert len(handed["rewards"]) == 8 and len(stored) == 16
-    assert [batch.figures[each] for each in names] == [4, 4, 2]
+    # Where too few have spread, flat ones are left; where all have it, spare ones are.
+    for rounds, figures in (([*FLAT] * 3, [3, 3, 0]), ([*SPREAD] * 3, [3, 0, 0])):
+        handed, batch, _ = roll(numbers, [rounds], "grpo.spare=1")
+        assert len(handed["rewards"]) == 8
+        assert [batch.figures[name] for name in names] == figures
 
 
 def ranking(scores: list[float] | None) -> Judges:
