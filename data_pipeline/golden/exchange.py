@@ -160,10 +160,8 @@ def stats(golden: golden_set.GoldenSet) -> dict[str, Any]:
         # A category keeps the order of its labels.
         columns[name] = pd.Categorical(values, [*labels, UNLABELLED])
     rows = pd.DataFrame(columns)
-    splits = [
-        {"split": name, "rows": len(group), "inboxes": group["inbox"].nunique()}
-        for name, group in rows.groupby("split", observed=True)
-    ]
+    groups = rows.groupby("split", observed=True)["inbox"]
+    splits = groups.agg(rows="size", inboxes="nunique").reset_index().to_dict("records")
     done = [{"step": name, **steps[name]["sums"]} for name in golden_set.STEPS if name in steps]
     return {
         "rows": len(rows), "rejected": len(golden.rejected), "splits": splits,

@@ -104,7 +104,6 @@ class _Indexed(NamedTuple):
     its sender's name, and addresses and marked words; each with white space between them."""
 
     email: ParsedEmail
-    content_digest: bytes
     texts: tuple[str, str, str, str]
 
 
@@ -155,7 +154,7 @@ def _indexed(email: ParsedEmail) -> _Indexed:
     named = {each for text in texts[:2] for each in addresses(text)}
     subject, text, sender = map(_spaced, texts)
     others = " ".join([*sorted(named), *marked(f"{subject} {text}")])
-    return _Indexed(email, content_digest(email), (subject, text, sender, others))
+    return _Indexed(email, (subject, text, sender, others))
 
 
 def content_digest(email: ParsedEmail) -> bytes:
@@ -178,7 +177,7 @@ def _digest(data: bytes) -> bytes:
 def _tables(kept: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
     emails = [each.email for each in kept]
     postings, lengths, stem_table, words = _index([each.texts for each in kept])
-    digests = [each.content_digest for each in kept]
+    digests = list(map(content_digest, emails))
     mails: dict[str, Any] = {
         "row": range(len(emails)),
         "bare_subject": [bare_subject(email.subject) for email in emails],

@@ -570,20 +570,17 @@ def compose(
     body = _shown(_cut(body), len(decoded) - len(subject))
     message_id = _clean_message_id(headers.first("message-id"))
     message_id = message_id or derived_message_id(sent_at, sender, subject, body)
+    mailing_list = " ".join(decode_words(headers.first(name)) for name in ("list-id", "list-post"))
+    mailing_list = " ".join(visible(mailing_list).replace("mailto:", "").split())[:_LONGEST_LIST]
     ids = " ".join(map(headers.first, ("references", "in-reply-to")))
     references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]
     delivered = head.mailboxes(map(headers.first, ("delivered-to", "x-original-to", "envelope-to")))
     delivered_to = next((box.address for box in delivered if box.address), "")
     return ParsedEmail(
         source, message_id, sent_at, subject, sender, to, cc, bcc, body, utc_offset=zone,
-        references=references, delivered_to=delivered_to, mailing_list=_mailing_list(headers),
+        references=references, delivered_to=delivered_to, mailing_list=mailing_list,
         bulk=_is_bulk(headers), **more,
     )  # fmt: skip
-
-
-def _mailing_list(headers: Headers) -> str:
-    text = " ".join(decode_words(headers.first(name)) for name in ("list-id", "list-post"))
-    return " ".join(visible(text).replace("mailto:", "").split())[:_LONGEST_LIST]
 
 
 def _is_bulk(headers: Headers) -> bool:

@@ -66,15 +66,6 @@ def facts_of(mail: Draft, slots: Mapping[str, Slot | Person]) -> dict[str, Fact]
     return {k: Fact(mail, value) for k, value in values.items() if isinstance(value, FactValue)}
 
 
-class Asked(NamedTuple):
-    """How a question was asked, and the mail before which nothing answers it, if known."""
-
-    question: Question
-    bank: str
-    slots: Mapping[str, str | Person]
-    first: Draft | None
-
-
 @dataclass
 class Stage:
     """One story's stage. `cast` and `coined` are people and names of its own; `strangers` pairs
@@ -92,7 +83,8 @@ class Stage:
         self.owner, self.bounded = self.company.staff[self.plan.owner], self.company.bounded
         self.drafts: list[Draft] = []
         self.planted: list[Planted] = []
-        self._asked: list[Asked] = []
+        # How each question was asked, and the mail before which nothing answers it, if known.
+        self._asked: list[tuple[Question, str, Mapping[str, str | Person], Draft | None]] = []
         self._banks = self.company.wording.story[self.plan.kind]
         self._decks: dict[str, list[str]] = {}
         self._used: set[Person] = {self.owner}
@@ -300,7 +292,7 @@ class Stage:
         self.planted.append(Planted(question, written, subjects, until.message_id if until else ""))
         before = first.mail if first else last if kind in ("lookup", "multi-mail") else None
         # A question that names the day of what it asks about is not asked before that day.
-        self._asked.append(Asked(question, bank, slots, None if "date" in slots else before))
+        self._asked.append((question, bank, slots, None if "date" in slots else before))
 
     def _question(
         self, bank: str, slots: Mapping[str, str | Person]
