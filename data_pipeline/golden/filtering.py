@@ -3,7 +3,6 @@
 It corrects fields that disagree, drops the rows that fail a rule, with the first one of `RULES` as
 the reason, and keeps one of several duplicates."""
 
-import itertools
 import re
 import unicodedata
 from collections import defaultdict
@@ -386,15 +385,14 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
         text = _text(question, gold.get(question.id, frozenset()))
         shared = (question.inbox_address, *sorted(text.gold))
         groups = [kept[each, text.values, text.denies] for each in shared]
-        others = itertools.chain.from_iterable(groups)
-        twin = next((each for each in others if _is_twin(each, text)), None)
-        if twin is None:
-            for group in groups:
-                group.append(text)
+        twins = (each for group in groups for each in group if _is_twin(each, text))
+        if twin := next(twins, None):
+            words = "the same text" if twin.plain == text.plain else "nearly the same text"
+            fault = f"asks what {twin.question.id} does: {words} and the same answer"
+            faults[question.id] = by_rule("duplicate", "filter", fault)
             continue
-        words = "the same text" if twin.plain == text.plain else "nearly the same text"
-        fault = f"asks what {twin.question.id} does: {words} and the same answer"
-        faults[question.id] = by_rule("duplicate", "filter", fault)
+        for group in groups:
+            group.append(text)
     return faults
 
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import duckdb
+from pydantic import TypeAdapter
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Mailbox
 from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, statements, tables_sql
 from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
@@ -38,6 +38,7 @@ _STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
 _MOST_THREADS = 4  # each of DuckDB's threads takes its part of the memory
 # A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.
 _ROW_GROUP_SIZE = 4096
+_STORED = TypeAdapter(ParsedEmail)
 
 
 class Source(NamedTuple):
@@ -139,19 +140,18 @@ def _people_in(db: Path) -> list[tuple[str, str]]:
 
 
 def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
-    left = limit
-    for source in sources:
+    pairs = ((source.rules, message) for source in sources for message in source.messages)
+    for rules, group in itertools.groupby(itertools.islice(pairs, limit), lambda pair: pair[0]):
         batch: list[RawMessage | ParsedEmail] = []
         size = 0
-        for message in itertools.islice(source.messages, left):
+        for _, message in group:
             batch.append(message)
             size += message.size
-            left = None if left is None else left - 1
             if len(batch) >= _BATCH_MESSAGES or size >= _BATCH_BYTES:
-                yield Job(batch, source.rules)
+                yield Job(batch, rules)
                 batch, size = [], 0
         if batch:
-            yield Job(batch, source.rules)
+            yield Job(batch, rules)
 
 
 def _sql(name: str, **values: object) -> str:
@@ -161,12 +161,8 @@ def _sql(name: str, **values: object) -> str:
 def _stored(old: InboxFile) -> Iterator[ParsedEmail]:
     """The mails of the file being added to, as many at a time as their texts allow."""
     for span in old.execute(_sql("parts"), [_BATCH_BYTES]).fetchall():
-        rows = old.execute(_sql("stored"), list(span))
-        for labels, references, sender, *roles, rest in rows.fetchall():
-            fields = {**rest, "labels": tuple(labels), "references": tuple(references)}
-            for role, listed in zip(("to", "cc", "bcc"), roles, strict=True):
-                fields[role] = tuple(Mailbox(**each) for each in listed)
-            yield ParsedEmail(sender=Mailbox(**sender), **fields)
+        rows = old.execute(_sql("stored"), list(span)).fetchall()
+        yield from (_STORED.validate_python(fields) for (fields,) in rows)
 
 
 class InboxBuild:

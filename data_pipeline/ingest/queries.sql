@@ -9,12 +9,12 @@ FROM (
 )
 GROUP BY part ORDER BY ALL
 
--- The mails of a part: its lists, its people by role, and what else it holds.
+-- The mails of a part, as ingesting parsed them.
 -- name: stored
-SELECT labels, reference_ids,
-    {'address': from_address, 'name': from_name}, to_recipients, cc_recipients, bcc_recipients,
-    {
+SELECT {
         'source': e.source, 'message_id': message_id, 'sent_at': sent_at, 'subject': subject,
+        'sender': {'address': from_address, 'name': from_name}, 'to': to_recipients,
+        'cc': cc_recipients, 'bcc': bcc_recipients, 'labels': labels, 'references': reference_ids,
         'body': body, 'junk': junk, 'utc_offset': utc_offset, 'gmail_thread': gmail_thread,
         'delivered_to': delivered_to, 'attached': attached, 'mailing_list': mailing_list,
         'bulk': bulk, 'owner': coalesce(address, ''), 'any_id': any_id
