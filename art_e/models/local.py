@@ -8,7 +8,6 @@ Qwen's form (`tool_formats.py`). `checkpoint.require_train_extra` comes before t
 import asyncio
 import contextlib
 import copy
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -51,16 +50,15 @@ class BatchedGenerator:
         self._checkpoint = checkpoint
         self._size = size
         self._config = _generation_config(checkpoint, temperature)
+        # Callers add to it while the worker takes from it, which a deque allows.
         self._waiting: deque[_Request] = deque()
-        self._lock = threading.Lock()
         # One thread: the model must not generate twice at once.
         self._worker = ThreadPoolExecutor(1, "art-e-generate")
 
     async def generate(self, ids: Sequence[int], limit: int) -> Generated:
         """Return at most `limit` tokens that follow `ids`. Raises the model's exceptions."""
         request = _Request(ids, limit, Future())
-        with self._lock:
-            self._waiting.append(request)
+        self._waiting.append(request)
         try:
             await asyncio.sleep(0)  # let other ready callers join the batch first
             self._worker.submit(self._next_batch)
@@ -70,11 +68,10 @@ class BatchedGenerator:
 
     def _next_batch(self) -> None:
         batch: list[_Request] = []
-        with self._lock:
-            while self._waiting and len(batch) < self._size:
-                request = self._waiting.popleft()
-                if not request.answer.cancelled():
-                    batch.append(request)
+        while self._waiting and len(batch) < self._size:
+            request = self._waiting.popleft()
+            if not request.answer.cancelled():
+                batch.append(request)
         try:
             answers = self._run(batch) if batch else []
             for request, answer in zip(batch, answers, strict=True):
