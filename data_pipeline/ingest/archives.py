@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from art_e.errors import UserError
 from art_e.text import encodable
@@ -108,7 +108,7 @@ def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
             _tar_header(stream.read(_BLOCK))
         except tarfile.HeaderError:
             return None
-    return ((encodable(name), buffered(file.take)) for name, file in tar_members(path))
+    return ((encodable(name), buffered(take)) for name, take in tar_members(path))
 
 
 def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
@@ -142,32 +142,21 @@ _WITHOUT_DATA = b"123456"  # kinds of links, devices and folders, whatever size 
 _OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
 
 
-class TarMember:
-    """The bytes of a file of an archive, read from the archive's stream."""
+def tar_members(path: Path) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+    """Yield the name of each regular file of a tar archive, and what reads it, at most so many
+    bytes at a time, before the next one comes. `tarfile` would take three times as long, and takes
+    some damage for the archive's end. Raises `tarfile.TarError` for any: an archive has to end with
+    an empty header and zeros behind it."""
+    left = 0  # bytes of the member
 
-    def __init__(self, stream: BinaryIO, size: int) -> None:
-        self._stream, self._left, self._padding = stream, size, -size % _BLOCK
-
-    def take(self, limit: int) -> bytes:
-        """The next bytes, at most `limit`. Raises `tarfile.TarError` if the archive ends there."""
-        wanted = min(limit, self._left)
-        data = self._stream.read(wanted)
-        if len(data) < wanted:
+    def take(limit: int) -> bytes:
+        nonlocal left
+        size = min(limit, left)
+        if len(data := stream.read(size)) < size:
             raise tarfile.ReadError("unexpected end of data")
-        self._left -= wanted
+        left -= size
         return data
 
-    def skip(self) -> None:
-        """Read on to where the next header begins."""
-        self._left += self._padding
-        while self._left:
-            self.take(1 << 16)
-
-
-def tar_members(path: Path) -> Iterator[tuple[str, TarMember]]:
-    """Yield name and data of each regular file of a tar archive, to be read before the next one.
-    `tarfile` would take three times as long, and takes some damage for the archive's end. Raises
-    `tarfile.TarError` for any: an archive has to end with an empty header and zeros behind it."""
     with decompressed(path) as stream:
         extended: dict[str, str] = {}
         while (header := stream.read(_BLOCK)) != _END:
@@ -179,14 +168,16 @@ def tar_members(path: Path) -> Iterator[tuple[str, TarMember]]:
             if kind == tarfile.GNUTYPE_SPARSE or (is_extension and size > _LONGEST_EXTENDED):
                 what = "an extended header" if is_extension else "stored as a sparse file"
                 raise tarfile.ReadError(f"{encodable(name)} is {what} of {size:,} bytes")
-            member = TarMember(stream, 0 if kind in _WITHOUT_DATA else size)
+            left = size = 0 if kind in _WITHOUT_DATA else size
             if is_extension:
-                data = member.take(size)
+                data = take(size)
                 name = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
                 extended.update(_pax_records(data) if kind == tarfile.XHDTYPE else {"path": name})
             elif kind in tarfile.REGULAR_TYPES:
-                yield name, member
-            member.skip()
+                yield name, take
+            left += -size % _BLOCK  # up to the next header
+            while left:
+                take(1 << 16)
         while block := stream.read(1 << 16):
             if block.strip(b"\0"):
                 raise tarfile.ReadError("an empty header amid the archive")

@@ -270,7 +270,7 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
             name = file.relative_to(root).as_posix()
             data = archives.head_of(file, LARGEST_MESSAGE + 1)
         else:
-            name, data = file[0], file[1].take(LARGEST_MESSAGE + 1)
+            name, data = file[0], file[1](LARGEST_MESSAGE + 1)
         # From `maildir` on, whatever folders there are above it.
         parts = [*above, *(part for part in name.split("/") if part not in ("", ".", ".."))]
         start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else len(above)

@@ -376,7 +376,7 @@ def archive(listed: list[tuple[str, bytes, int]], form: int) -> bytes:
 
 def found(data: bytes, file: Path) -> list[tuple[str, bytes]]:
     file.write_bytes(data)
-    return [(name, member.take(5_000)) for name, member in tar_members(file)]
+    return [(name, take(5_000)) for name, take in tar_members(file)]
 
 
 @pytest.mark.parametrize("form", TAR_FORMATS)
