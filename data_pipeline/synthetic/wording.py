@@ -261,13 +261,11 @@ def _sizes(room: int, people: int, coined: int) -> list[int] | None:
 
 def _fit(people: int, coined: int, *, short: bool, vocabulary: int) -> tuple[Wording, list[int]]:
     """The richest wording that leaves a third of the vocabulary to names, or the leanest."""
-    least = 0
     for cap in _CAPS:
         wording = Wording(short=short, cap=cap)
-        static = len(wording.words())
-        room = vocabulary - static
+        room = vocabulary - len(wording.words())
         sizes = _sizes(room, people, coined)
         if sizes is not None and (room * 3 >= vocabulary or cap == _CAPS[-1]):
             return wording, sizes
-        least = static + next(r for r in range(100_000) if _sizes(r, people, coined) is not None)
+    least = vocabulary - room + next(r for r in range(100_000) if _sizes(r, people, coined))
     raise UserError(f"vocabulary={vocabulary} is too small for this world; use {least} or more")
