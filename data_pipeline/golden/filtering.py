@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
@@ -355,17 +355,20 @@ _ASKING = {word: word for word in "who what when where why how whose".split()}
 _ASKING |= {"whom": "who", "which": "what"}
 
 
-class _Text(NamedTuple):
+class _Text:
     """A question as it is compared: its gold mails, its words, and what they say."""
 
-    question: Question
-    gold: Set[str]
-    plain: str  # without case and punctuation
-    stems: Set[str]  # of its content words
-    names: Set[str]
-    values: Set[str]
-    asking: Set[str]  # its question words
-    denies: bool
+    def __init__(self, question: Question, gold: Set[str]) -> None:
+        claims = read_claims(question.question)
+        words = re.findall(r"\w+", claims.text)
+        # The first word always has a capital.
+        capitals = " ".join(word for word in words[1:] if word[0].isupper())
+        self.question, self.gold, self.denies = question, gold, claims.negated
+        self.plain = " ".join(words).lower()
+        self.stems, self.names = {*content_stems(claims.text)}, {*content_stems(capitals)}
+        values = (*claims.values, *claims.denied)
+        self.values = frozenset(f"{value.kind} {value.key}" for value in values)
+        self.asking = {_ASKING[word] for word in self.plain.split() if word in _ASKING}
 
 
 def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Check]:
@@ -382,7 +385,7 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
     best_first = sorted(questions, key=lambda each: (each.answerable is False, natural(each.id)))
     best_first.sort(key=lambda each: each.how_realistic or 0.0, reverse=True)
     for question in best_first:
-        text = _text(question, gold.get(question.id, frozenset()))
+        text = _Text(question, gold.get(question.id, frozenset()))
         shared = (question.inbox_address, *sorted(text.gold))
         groups = [kept[each, text.values, text.denies] for each in shared]
         twins = (each for group in groups for each in group if _is_twin(each, text))
@@ -394,19 +397,6 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
         for group in groups:
             group.append(text)
     return faults
-
-
-def _text(question: Question, gold: Set[str]) -> _Text:
-    claims = read_claims(question.question)
-    words = re.findall(r"\w+", claims.text)
-    capitals = " ".join(word for word in words[1:] if word[0].isupper())  # the first always has one
-    return _Text(
-        question, gold, " ".join(words).lower(), frozenset(content_stems(claims.text)),
-        frozenset(content_stems(capitals)),
-        frozenset(f"{value.kind} {value.key}" for value in (*claims.values, *claims.denied)),
-        frozenset(_ASKING[word.lower()] for word in words if word.lower() in _ASKING),
-        claims.negated,
-    )  # fmt: skip
 
 
 def _is_twin(kept: _Text, text: _Text) -> bool:

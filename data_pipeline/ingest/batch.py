@@ -111,12 +111,9 @@ def process(job: Job) -> Iterator[BatchTables]:
     """Parse, filter and tokenise a batch, into several tables if it is long, whatever is in it."""
     kept: list[_Indexed] = []
     skipped: list[Skipped] = []
-    chars = 0
+    chars, use, extractor = 0, partial(_indexed, job.rules), _extractor()
     for item in job.items:
-        if isinstance(item, ParsedEmail):
-            result: _Indexed | Skipped = _indexed(item)
-        else:
-            result = parse_within(item, _extractor(), partial(_filtered_or_indexed, job.rules))
+        result = use(item) if isinstance(item, ParsedEmail) else parse_within(item, extractor, use)
         if isinstance(result, Skipped):
             skipped.append(result)
             continue
@@ -138,18 +135,15 @@ def process(job: Job) -> Iterator[BatchTables]:
 _extractor = cache(Extractor)  # this process's reader of attachments
 
 
-def _filtered_or_indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped:
-    if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
-        detail = f"{len(email.body)} characters, {rules.max_body_chars} allowed"
-        return Skipped(email.source, "long-body", detail, "filtered")
-    recipients = len(email.to) + len(email.cc) + len(email.bcc)
-    if rules.max_recipients is not None and recipients > rules.max_recipients:
-        detail = f"{recipients} recipients, {rules.max_recipients} allowed"
-        return Skipped(email.source, "many-recipients", detail, "filtered")
-    return _indexed(replace(email, any_id=True) if rules.any_id else email)
-
-
-def _indexed(email: ParsedEmail) -> _Indexed:
+def _indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped:
+    chars, recipients = len(email.body), len(email.to) + len(email.cc) + len(email.bcc)
+    for reason, limit, count, things in (
+        ("long-body", rules.max_body_chars, chars, "characters"),
+        ("many-recipients", rules.max_recipients, recipients, "recipients"),
+    ):
+        if limit is not None and count > limit:
+            return Skipped(email.source, reason, f"{count} {things}, {limit} allowed", "filtered")
+    email = replace(email, any_id=True) if rules.any_id else email
     texts = (email.subject, email.body + email.attached, email.sender.indexed)
     named = {each for text in texts[:2] for each in addresses(text)}
     subject, text, sender = map(_spaced, texts)
