@@ -308,9 +308,8 @@ def _contained(
     known = set[int]().union(*shingles.values())
     sizes = {min(len(part), _SHINGLE_WORDS) for part in parts.values()}
     held = known.intersection(run for mail in mails for size in sizes for run in _runs(mail, size))
-    shares = {name: len(own & held) / len(own) for name, own in shingles.items()}
-    most = {name: share for name, share in shares.items() if share >= MOST_CONTAINED}
-    return {name: f"to {share:.0%} in {where}" for name, share in most.items()}
+    shares = ((name, len(own & held) / len(own)) for name, own in shingles.items())
+    return {name: f"to {share:.0%} in {where}" for name, share in shares if share >= MOST_CONTAINED}
 
 
 def _runs(text: Sequence[str], size: int) -> Iterator[int]:

@@ -82,10 +82,8 @@ class Wording:
     def _banks(self, table: dict[str, list[str]]) -> Banks:
         banks = {}
         for name, phrases in table.items():
-            kept = phrases
-            if self._short:
-                most = 0 if name in _PAIRED else 1
-                kept = [phrase for phrase in kept if len(_INNER_STOP.findall(phrase)) <= most]
+            stops = (0 if name in _PAIRED else 1) if self._short else math.inf
+            kept = [phrase for phrase in phrases if len(_INNER_STOP.findall(phrase)) <= stops]
             # Facts are about things: a bounded world keeps a few more of them.
             limit = self._cap and self._cap + 3 * (name in _THINGS)
             banks[name] = tuple(kept[:limit])

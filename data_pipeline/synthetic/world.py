@@ -6,7 +6,6 @@ made one thread at a time, so a world of any size needs little memory.
     art-e ingest synthetic:injection --db injection.duckdb
     art-e eval run -m MODEL --questions injection.questions.jsonl --db injection.duckdb"""
 
-import bisect
 import hashlib
 import itertools
 import re
@@ -223,8 +222,8 @@ class Chatter:
     def _somebody(self, rng: Random) -> Person:
         staff = self._company.staff
         if rng.random() < 0.78:
-            mark = rng.random() * self._cumulative[-1]
-            return staff[bisect.bisect_right(self._cumulative, mark)]
+            owners = staff[: self._company.owners]
+            return rng.choices(owners, cum_weights=self._cumulative)[0]
         return staff[int(rng.random() * len(staff))]
 
     def _near(self, rng: Random, person: Person, count: int) -> list[Person]:
