@@ -7,9 +7,11 @@ a line of its own, it gets round brackets."""
 import re
 import textwrap
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from art_e.inbox.snippet import cut_snippet
-from art_e.inbox.threads import HEADER, HEADERS, Seen, bare_subject
+from art_e.inbox.threads import HEADER, HEADERS, Runs, Seen, bare_subject, runs_of
 from art_e.inbox.tokenizer import stems, words
 from art_e.text import cut_line
 
@@ -154,6 +156,25 @@ def _named(text: str) -> str:
     return _BEHIND_NAME.sub("", text)
 
 
+class MailText(NamedTuple):
+    """An author's lines, and the runs of their words but for those in brackets."""
+
+    lines: Sequence[str]
+    author: str
+    runs: Runs
+
+
+def text_of(lines: Sequence[str], author: str) -> MailText:
+    """Return an author's lines as a text."""
+    return MailText(lines, author, runs_of("" if line.startswith("[") else line for line in lines))
+
+
+@lru_cache(256)  # mails, of which the rollouts of a question and its later turns meet many again
+def prepared(body: str, subject: str, author: str) -> MailText:
+    """Return a mail's tidied text."""
+    return text_of(tidied(body, subject, author), author)
+
+
 class Shown:
     """What an episode has shown of its mails' texts."""
 
@@ -161,29 +182,30 @@ class Shown:
         self._seen = Seen()
         self._signed: dict[str, set[str]] = {}
 
-    def new(self, lines: Sequence[str], author: str) -> list[str]:
+    def new(self, text: MailText) -> list[str]:
         """Return the lines, with marks for those that other mails have shown."""
         new: list[str] = []
-        for line, name in zip(lines, self._seen.holding(lines), strict=True):
-            mark = f"[quoted from {name}]" if name else line
-            if name:
-                while new and (new[-1] == mark or new[-1].startswith("[from ")):
+        held = self._seen.holding(text.runs)
+        for number, line in enumerate(text.lines):
+            mark = f"[quoted from {held[number]}]" if number in held else line
+            if number in held:
+                while new and (new[-1] == mark or new[-1].startswith(("[from ", "[disclaimer"))):
                     new.pop()
             new.append(mark)
         end = _own_end(new)
-        start, signed = end, self._signed.get(author, set())
+        start, signed = end, self._signed.get(text.author, set())
         while start and new[start - 1] in signed:
             start -= 1
         if len(words(" ".join(new[start:end]))) >= _SIGNATURE_WORDS:
             new[start:end] = ["[signature]"]
         return new
 
-    def note(self, lines: Sequence[str], name: str, author: str) -> None:
-        """Note that these lines of the mail `name` are shown."""
-        self._seen.note(lines, name)
-        end = _own_end(lines)
-        last = lines[max(0, end - _SIGNATURE_LINES) : end]
-        signed = self._signed.setdefault(author, set())
+    def note(self, text: MailText, name: str) -> None:
+        """Note that this text of the mail `name` is shown."""
+        self._seen.note(text.runs, name)
+        end = _own_end(text.lines)
+        last = text.lines[max(0, end - _SIGNATURE_LINES) : end]
+        signed = self._signed.setdefault(text.author, set())
         signed.update(line for line in last if len(line) <= _SIGNATURE_CHARS)
 
 
@@ -198,7 +220,8 @@ def paged(lines: Sequence[str], chars: int) -> list[str]:
     line is cut at a space."""
     pages: list[str] = [""]
     for line in lines:
-        for piece in textwrap.wrap(line, chars, break_on_hyphens=False):
+        is_long = len(line) > chars
+        for piece in textwrap.wrap(line, chars, break_on_hyphens=False) if is_long else [line]:
             if pages[-1] and len(pages[-1]) + len(piece) >= chars:
                 pages.append("")
             pages[-1] += f"{BREAK}{piece}" if pages[-1] else piece

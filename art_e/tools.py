@@ -18,7 +18,7 @@ from art_e.inbox.mail import Email, Hit, Mailbox, format_date
 from art_e.inbox.threads import Seen
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words, stems, tokens
 from art_e.message import ToolCall, compact_json
-from art_e.observation import BREAK, Shown, excerpt, paged, plain, tidied
+from art_e.observation import BREAK, MailText, Shown, excerpt, paged, prepared, text_of
 from art_e.text import encodable
 
 MAX_RESULTS = 10
@@ -285,48 +285,52 @@ class Tools:
         ids = [hit.message_id for hit in hits]
         entries: dict[str, dict[str, Any]] = {}
         copies: dict[str, str] = {}
-        is_best = True
-        for hit, mail in zip(hits, self.inbox.read_many(ids), strict=True):
-            assert mail is not None
-            lines = tidied(mail.body, mail.subject, mail.sender.name)
-            original = self._original(mail.message_id, plain(lines))
+        new: dict[str, list[str]] = {}
+        for hit in hits:
+            text, name = prepared(hit.body, hit.subject, hit.sender.name), hit.message_id
+            original = self._original(name, text)
             entry = entries.setdefault(original, {"message_id": self._name(original)})
-            if original != mail.message_id:
-                copies[mail.message_id] = original
-                entry.setdefault("same_text", []).append(self._name(mail.message_id))
+            if original != name:
+                copies[name] = original
+                entry.setdefault("same_text", []).append(self._name(name))
             elif original in self._wholes:
                 entry["shown"] = "above"
             else:
-                entry |= self._lean_hit(hit, mail, lines, is_best=is_best)
-                is_best = False
+                is_best = not new
+                lines = new[name] = self._shown_text.new(text)
+                marks = {"missing": list(hit.missing), **_marks(hit)}
+                if len(body := BREAK.join(lines)) <= WHOLE_CHARS[not is_best]:
+                    self._wholes.add(name)
+                    self._pages.setdefault(name, [body])
+                    self._shown_text.note(text, self._name(name))
+                    entry |= {"complete": True, "body": body} | marks
+                else:
+                    found = [word for word in words if word not in hit.missing]
+                    chars = self.view.snippet_chars or EXCERPT_CHARS[not is_best]
+                    entry |= {"snippet": excerpt(lines, found, chars)} | marks
         whole = tuple(name for name in ids if copies.get(name, name) in self._wholes)
+        whole_new = [name for name in whole if name in new]
+        mails = dict(zip(whole_new, self.inbox.read_many(whole_new), strict=True))
+        for hit in hits:
+            if hit.message_id in new:
+                entry = entries[hit.message_id]
+                head = self._head(hit, mails.get(hit.message_id))
+                rest = {key: entry.pop(key) for key in [*entry] if key != "message_id"}
+                entry |= head | rest
         shown = {"hits": [self._shown(entry) for entry in entries.values()]}
         return Observation(shown, tuple(ids), whole, copies)
 
-    def _original(self, message_id: str, text: Sequence[str]) -> str:
+    def _original(self, message_id: str, text: MailText) -> str:
         """Return which earlier hit a mail of this text is a copy of, else the mail itself. A short
         mail within a long one is none, unless that is shown whole."""
-        size = self._sizes[message_id] = sum(map(len, text))
-        holders = {*self._hit_texts.holding(text)}
+        size = self._sizes[message_id] = len(text.runs.numbers)
+        held = self._hit_texts.holding(text.runs)
+        holders = {*held.values()} if len(held) == len({*text.runs.numbers}) else set()
         name = holders.pop() if len(holders) == 1 else None
         if name is None or (name not in self._wholes and size < COPIED * self._sizes[name]):
-            self._hit_texts.note(text, message_id)
+            self._hit_texts.note(text.runs, message_id)
             return message_id
         return name
-
-    def _lean_hit(
-        self, hit: Hit, mail: Email, lines: Sequence[str], *, is_best: bool
-    ) -> dict[str, Any]:
-        new = self._shown_text.new(lines, mail.sender.name)
-        marks = {"missing": list(hit.missing), **_marks(hit)}
-        if len(body := BREAK.join(new)) <= WHOLE_CHARS[not is_best]:
-            self._wholes.add(mail.message_id)
-            self._pages.setdefault(mail.message_id, paged(new, PAGE_CHARS))
-            self._note(mail, lines)
-            return self._head(mail, whole=True) | {"complete": True, "body": body} | marks
-        words = [word for word in self._words if word not in hit.missing]
-        snippet = excerpt(new, words, self.view.snippet_chars or EXCERPT_CHARS[not is_best])
-        return self._head(mail) | {"snippet": snippet} | marks
 
     def read(self, arguments: ReadEmail) -> Observation | None:
         email = self.inbox.read(self.resolve(arguments.message_id))
@@ -345,9 +349,9 @@ class Tools:
             return {**fields, "from": str(mail.sender), **people}
         if number is None and not arguments.find and name in self._wholes:
             return {**fields, "shown": "above"}
-        lines = tidied(mail.body, mail.subject, mail.sender.name)
         if name not in self._pages:
-            self._pages[name] = paged(self._shown_text.new(lines, mail.sender.name), PAGE_CHARS)
+            text = prepared(mail.body, mail.subject, mail.sender.name)
+            self._pages[name] = paged(self._shown_text.new(text), PAGE_CHARS)
         pages = self._pages[name]
         if number is None:
             sought = {*stems(search_words([arguments.find]) if arguments.find else self._words)}
@@ -355,17 +359,14 @@ class Tools:
             number = counts.index(max(counts)) + 1
         number = min(number, len(pages))
         body = pages[number - 1]
-        self._note(mail, body.split(BREAK))
+        self._shown_text.note(text_of(body.split(BREAK), mail.sender.name), self._name(name))
         if len(pages) == 1:
             self._wholes.add(name)
         numbered = {"page": f"{number} of {len(pages)}"} if len(pages) > 1 else {}
-        return fields | self._head(mail, whole=True) | numbered | {"body": body}
+        return fields | self._head(mail, mail) | numbered | {"body": body}
 
-    def _note(self, mail: Email, lines: Sequence[str]) -> None:
-        self._shown_text.note(lines, self._name(mail.message_id), mail.sender.name)
-
-    def _head(self, mail: Email, *, whole: bool = False) -> dict[str, Any]:
-        """Return what was not shown yet of a mail's date, sender and subject, and with `whole` of
+    def _head(self, mail: Hit | Email, whole: Email | None) -> dict[str, Any]:
+        """Return what was not shown yet of a mail's date, sender and subject, and of a `whole` one
         its time and recipients."""
         date = self._date(mail)
         head: dict[str, Any] = {
@@ -374,7 +375,7 @@ class Tools:
             "subject": _cut(mail.subject),
         }
         if whole:
-            head |= {role: _named(mailboxes) for role, mailboxes in _recipients(mail).items()}
+            head |= {role: _named(mailboxes) for role, mailboxes in _recipients(whole).items()}
         shown = self._heads.setdefault(mail.message_id, {})
         new = {name: value for name, value in head.items() if shown.get(name) != value}
         shown |= new

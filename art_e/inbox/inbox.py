@@ -30,8 +30,6 @@ from art_e.inbox.tokenizer import SAMPLE_CHARS, forms, language_of, search_words
 # interpreter's lock, are slower together.
 _TURN = threading.Lock()
 
-_KEPT_MAILS = 16  # that an episode reads, and cites at its end
-
 _SPELLED = 5  # letters: a shorter word is near too many others
 
 _NONE: Numbers = np.empty(0, dtype=np.int64)
@@ -70,7 +68,6 @@ class Inbox:
         self._points: dict[tuple[int, ...], _Scored] = {}
         self._seen: dict[str, int | None] = {}  # the positions of hits by their message ids
         self._threads: dict[int, list[int]] = {}
-        self._mails: dict[int, Email] = {}  # the last ones read
         # The part of BM25's denominator that depends on the mail alone.
         self._damping = K1 * ((1 - B) + B * length / mean_length)
 
@@ -151,22 +148,8 @@ class Inbox:
         return self.read_many([message_id])[0]
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
-        return self._read_at(self._positions(message_ids))
-
-    def _read_at(self, positions: Sequence[int | None]) -> list[Email | None]:
-        mails = dict(self._mails)
-        new = {at for at in positions if at is not None} - mails.keys()
-        place_of = {int(self._mail.ids[at]): at for at in new}
-        ids = ", ".join(map(str, place_of))
-        sql = statement("mails", labelled=self._mail.labelled, ids=ids)
-        rows = self._execute(sql).fetchall() if new else []
-        for row_id, own_id, sent, zone, address, sender, *roles, subject, body, via, labels in rows:
-            to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
-            people = Mailbox(address, sender), to, cc, bcc
-            at, date = place_of[row_id], in_zone(sent, zone)
-            name = self._mail.renamed.get(at, own_id)
-            mails[at] = Email(name, date, *people, subject, body, tuple(labels), via)
-        self._mails = dict(list(mails.items())[-_KEPT_MAILS:])
+        positions = self._positions(message_ids)
+        mails = self._mail.mails({at for at in positions if at is not None})
         return [None if at is None else mails[at] for at in positions]
 
     def files(self, message_id: str) -> list[AttachedFile]:
@@ -190,7 +173,8 @@ class Inbox:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""
         [position] = self._positions([message_id])
         places = [] if position is None else self._threads_of([position])[position]
-        return [each for each in self._read_at(places) if each is not None]
+        mails = self._mail.mails({*places})
+        return [mails[place] for place in places]
 
     def thread_sizes(self, message_ids: Sequence[str]) -> list[int]:
         positions = self._positions(message_ids)
@@ -297,7 +281,7 @@ class Inbox:
             self._seen[message_id] = position
             date, sender = in_zone(sent_at, utc_offset), Mailbox(address, name)
             shown = message_id, date, sender, subject, snippet, points / whole, missing
-            hits.append(Hit(*shown, bulk[at], copies[at]))
+            hits.append(Hit(*shown, bulk[at], copies[at], body))
         return hits
 
 

@@ -60,7 +60,7 @@ def in_zone(sent_at: dt.datetime | None, utc_offset: int) -> dt.datetime | None:
 class Hit(NamedTuple):
     """A mail that a search found; `missing` lists the words that it lacks, `date` has its zone,
     `bulk`: it went to many, or is an automatic reply. `copies` counts the mails of the inbox that
-    say the same, itself too."""
+    say the same, itself too. `body` is the mail's."""
 
     message_id: str
     date: dt.datetime | None
@@ -71,6 +71,7 @@ class Hit(NamedTuple):
     missing: tuple[str, ...]
     bulk: bool = False
     copies: int = 1
+    body: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {

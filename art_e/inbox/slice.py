@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from art_e.inbox.mail import Execute, Mask, Numbers, Reals
+from art_e.inbox.mail import Email, Execute, Mailbox, Mask, Numbers, Reals, in_zone
 from art_e.inbox.schema import statement
 from art_e.inbox.snippet import searchable
 from art_e.inbox.threads import near, threads_of
@@ -48,6 +48,9 @@ class Vocabulary:
 
 # `Slice.sent` of a mail without a known date; it sorts last.
 UNDATED = np.iinfo(np.int64).max
+
+# Mails that stay in memory once read: those of some episodes.
+_LAST_MAILS = 64
 
 # Python's overhead for the strings and the tuple of a mail.
 _BYTES_A_ROW = 500
@@ -90,9 +93,10 @@ class Slice:
         self._address_ids, self._own = address_ids, ", ".join(map(str, address_ids))
         self._from_parties = parties
         scope = {"ids": self._own, "junk": parties != "parties"}
-        # Files of one owner, most of them, are spared the longer statements.
-        [(shared,)] = execute(
-            "SELECT EXISTS (FROM owners_copies) OR EXISTS (FROM others_copies)"
+        # Files of one owner or without labels, most of them, are spared the longer statements.
+        [(shared, self._has_labels)] = execute(
+            "SELECT EXISTS (FROM owners_copies) OR EXISTS (FROM others_copies),"
+            " EXISTS (FROM emails WHERE labels <> [])"
         ).fetchall()
         self._copies = statement("copies", **scope) if shared else ""
         self._mine = f"email_id IN {statement('shown' if shared else 'listed', **scope)}"
@@ -109,6 +113,8 @@ class Slice:
         self._lock = threading.Lock()
         self._searches = 0
         self._rows: list[Row] | None = None
+        self._some_rows: dict[int, Row] = {}  # until all are read
+        self._mails: dict[int, Email] = {}
         # `searchable` of the bodies where it takes long to make, by position.
         self.folded: dict[int, str] = {}
         self._index: _Index | None = None
@@ -179,11 +185,27 @@ class Slice:
     def rows(self, positions: list[int]) -> list[Row]:
         if self._rows is not None:
             return [self._rows[position] for position in positions]
-        in_order = sorted(set(positions))
-        listed = ", ".join(map(str, self.ids[in_order].tolist())) or "NULL"
-        rows = self._read_rows(in_order, f"email_id IN ({listed})")
-        by_position = dict(zip(in_order, rows, strict=True))
-        return [by_position[position] for position in positions]
+        if new := sorted({*positions} - self._some_rows.keys()):
+            listed = ", ".join(map(str, self.ids[new].tolist()))
+            rows = self._read_rows(new, f"email_id IN ({listed})")
+            self._some_rows.update(zip(new, rows, strict=True))
+        return [self._some_rows[position] for position in positions]
+
+    def mails(self, positions: set[int]) -> dict[int, Email]:
+        """The whole mails at these positions, and the last ones that were read."""
+        mails = dict(self._mails)
+        if new := sorted(positions - mails.keys()):
+            ids = ", ".join(map(str, self.ids[new].tolist()))
+            labels = statement("own_labels", labelled=self.labelled) if self._has_labels else "[]"
+            others = self._execute(statement("mails", labels_of_mail=labels, ids=ids)).fetchall()
+            for at, row, (*roles, via, labelled) in zip(new, self.rows(new), others, strict=True):
+                name, sent, zone, address, sender, subject, body = row
+                to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
+                people = Mailbox(address, sender), to, cc, bcc
+                date, labels_of_mail = in_zone(sent, zone), tuple(labelled)
+                mails[at] = Email(name, date, *people, subject, body, labels_of_mail, via)
+            self._mails = dict(list(mails.items())[-_LAST_MAILS:])
+        return mails
 
     def _read_rows(self, positions: Iterable[int], condition: str) -> list[Row]:
         """The mails at ascending `positions`, which the condition holds for."""

@@ -5,9 +5,11 @@ their thread, and, where no header says so, by their subject: a reply or forward
 mail of that subject, within `DAYS`, that has someone in common with it besides the inbox's owner.
 Only the open inbox's own mail counts, so nothing outside it can link two mails."""
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from art_e.inbox.mail import Email, Execute
 from art_e.inbox.schema import statement
@@ -87,37 +89,43 @@ def near(execute: Execute, ids: list[int], last: int, mine: str) -> list[int] | 
     return ids
 
 
+class Runs(NamedTuple):
+    """Of a mail's words the numbers of their lines, and the hash of each run of `QUOTED_WORDS`."""
+
+    numbers: list[int]
+    hashes: list[int]
+
+
+def runs_of(lines: Iterable[str]) -> Runs:
+    """Return the runs of words of these lines."""
+    listed = [tokens(line) for line in lines]
+    numbers = [number for number, line in enumerate(listed) for _ in line]
+    flat = list(itertools.chain.from_iterable(listed))
+    runs = zip(*(flat[at:] for at in range(QUOTED_WORDS)), strict=False)
+    return Runs(numbers, list(map(hash, runs)))
+
+
 class Seen:
-    """Text of mails, by which their quotations are known: its runs of `QUOTED_WORDS` words."""
+    """Text of mails, by which their quotations are known: its runs of words."""
 
     def __init__(self) -> None:
-        self._name_of: dict[tuple[str, ...], str] = {}
+        self._name_of: dict[int, str] = {}
 
-    def holding(self, lines: Sequence[str]) -> list[str | None]:
-        """Return for each line the name of a noted mail that holds it, None if it is new. A line is
-        held if all its words stand in such runs, wherever the lines of the noted mails break."""
-        named, runs = _runs(lines)
-        names: dict[int, str] = {}
-        for at, run in enumerate(runs):
-            if (name := self._name_of.get(run)) is not None:
-                names |= dict.fromkeys(range(at, at + QUOTED_WORDS), name)
-        holders: list[str | None] = [None] * len(lines)
-        new = {number for at, number in enumerate(named) if at not in names}
-        for at, number in enumerate(named):
-            holders[number] = None if number in new else names[at]
-        return holders
+    def holding(self, runs: Runs) -> dict[int, str]:
+        """Return the numbers of the lines that noted mails hold, each with such a mail's name. A
+        line is held if all its words stand in such runs, wherever the mails' lines break."""
+        if self._name_of.keys().isdisjoint(runs.hashes):
+            return {}
+        names = [""] * len(runs.numbers)
+        for at, run in enumerate(runs.hashes):
+            if name := self._name_of.get(run):
+                names[at : at + QUOTED_WORDS] = [name] * QUOTED_WORDS
+        words = list(zip(runs.numbers, names, strict=True))
+        new = {number for number, name in words if not name}
+        return {number: name for number, name in words if number not in new}
 
-    def note(self, lines: Sequence[str], name: str = "") -> None:
-        for run in _runs(lines)[1]:
-            self._name_of.setdefault(run, name)
-
-
-def _runs(lines: Sequence[str]) -> tuple[list[int], list[tuple[str, ...]]]:
-    """Return the number of each word's line, and the runs of words by their first word's place."""
-    placed = [(number, word) for number, line in enumerate(lines) for word in tokens(line)]
-    listed = [word for _, word in placed]
-    runs = zip(*(listed[at:] for at in range(QUOTED_WORDS)), strict=False)
-    return [number for number, _ in placed], list(runs)
+    def note(self, runs: Runs, name: str) -> None:
+        self._name_of = dict.fromkeys(runs.hashes, name) | self._name_of
 
 
 def added_texts(bodies: Sequence[str]) -> list[str]:
@@ -126,9 +134,9 @@ def added_texts(bodies: Sequence[str]) -> list[str]:
     seen, added = Seen(), []
     for body in bodies:
         lines = body.split("\n")
-        held = [name is not None for name in seen.holding(lines)]
-        seen.note(lines)
-        lines = [LEFT_OUT if quoted else line for quoted, line in zip(held, lines, strict=True)]
+        held = seen.holding(runs := runs_of(lines))
+        seen.note(runs, "earlier")
+        lines = [LEFT_OUT if number in held else line for number, line in enumerate(lines)]
         added.append(_SEVERAL_LEFT_OUT.sub(LEFT_OUT, "\n".join(_without_frames(lines))))
     return added
 
