@@ -63,21 +63,24 @@ def tidied(body: str, subject: str, author: str) -> list[str]:
     lines: list[str] = []
     width, last_prefix = 0, ""
     for line, is_frame in _framed(body.splitlines(), bare_subject(subject), author):
-        quote = _QUOTE.match(line)
-        prefix, text = ("> ", line[quote.end() :].strip()) if quote else ("", line.strip())
+        text = _bare(line)
+        prefix = "> " if len(text) < len(line) and _QUOTE.match(line) else ""
         if is_frame or not any(map(str.isalnum, text)):
             lines += [line] if is_frame else []
             width = 0 if is_frame or not text else width
             continue
         cells = [" ".join(cell.split()) for cell in _CELLS.split(text)]
-        text = _IMITATED.sub("(", "  ".join(cells))
+        text = _IMITATED.sub("(", "  ".join(cells)) if "[" in text else "  ".join(cells)
         if width > _WRAPPED and prefix == last_prefix and not _ITEM.match(text) and not cells[1:]:
             lines[-1] += f" {text}"
         else:
             lines.append(prefix + text)
         width, last_prefix = 0 if cells[1:] else len(line), prefix
-    is_idle = (all(each.search(line) for each in _DISCLAIMER) for line in lines)
-    return ["[disclaimer]" if idle else line for idle, line in zip(is_idle, lines, strict=True)]
+    return ["[disclaimer]" if _is_disclaimer(line) else line for line in lines]
+
+
+def _is_disclaimer(line: str) -> bool:
+    return len(line) > _WRAPPED and all(each.search(line) for each in _DISCLAIMER)
 
 
 def _framed(lines: Sequence[str], subject: str, author: str) -> list[tuple[str, bool]]:
@@ -85,7 +88,8 @@ def _framed(lines: Sequence[str], subject: str, author: str) -> list[tuple[str, 
     shown: list[tuple[str, bool]] = []
     at = 0
     while at < len(lines):
-        end, fields = _headers(lines, at) if _HEADER.match(_bare(lines[at])) else (at, {})
+        may_start = ":" in lines[at] and _HEADER.match(_bare(lines[at]))
+        end, fields = _headers(lines, at) if may_start else (at, {})
         if end == at:
             shown.append((lines[at], False))
             at += 1
@@ -104,7 +108,7 @@ def _framed(lines: Sequence[str], subject: str, author: str) -> list[tuple[str, 
 
 
 def _bare(line: str) -> str:
-    quote = _QUOTE.match(line)
+    quote = _QUOTE.match(line) if ">" in line else None
     return (line[quote.end() :] if quote else line).strip()
 
 

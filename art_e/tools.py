@@ -277,6 +277,7 @@ class Tools:
             **arguments.model_dump(exclude={"keywords", "max_results"}),
             all_words=self.view.all_words,
             max_results=count,
+            snippets=not self.view.lean,
         )
 
     def _lean_hits(self, hits: Sequence[Hit], words: Sequence[str]) -> Observation:
@@ -285,7 +286,9 @@ class Tools:
         ids = [hit.message_id for hit in hits]
         entries: dict[str, dict[str, Any]] = {}
         copies: dict[str, str] = {}
-        new: dict[str, list[str]] = {}
+        is_best = True
+        # Together, because that takes as long as one of them.
+        self.inbox.read_many([hit.message_id for hit in hits if len(hit.body) <= WHOLE_CHARS[0]])
         for hit in hits:
             text, name = prepared(hit.body, hit.subject, hit.sender.name), hit.message_id
             original = self._original(name, text)
@@ -296,27 +299,9 @@ class Tools:
             elif original in self._wholes:
                 entry["shown"] = "above"
             else:
-                is_best = not new
-                lines = new[name] = self._shown_text.new(text)
-                marks = {"missing": list(hit.missing), **_marks(hit)}
-                if len(body := BREAK.join(lines)) <= WHOLE_CHARS[not is_best]:
-                    self._wholes.add(name)
-                    self._pages.setdefault(name, [body])
-                    self._shown_text.note(text, self._name(name))
-                    entry |= {"complete": True, "body": body} | marks
-                else:
-                    found = [word for word in words if word not in hit.missing]
-                    chars = self.view.snippet_chars or EXCERPT_CHARS[not is_best]
-                    entry |= {"snippet": excerpt(lines, found, chars)} | marks
+                entry |= self._lean_hit(hit, text, is_best=is_best)
+                is_best = False
         whole = tuple(name for name in ids if copies.get(name, name) in self._wholes)
-        whole_new = [name for name in whole if name in new]
-        mails = dict(zip(whole_new, self.inbox.read_many(whole_new), strict=True))
-        for hit in hits:
-            if hit.message_id in new:
-                entry = entries[hit.message_id]
-                head = self._head(hit, mails.get(hit.message_id))
-                rest = {key: entry.pop(key) for key in [*entry] if key != "message_id"}
-                entry |= head | rest
         shown = {"hits": [self._shown(entry) for entry in entries.values()]}
         return Observation(shown, tuple(ids), whole, copies)
 
@@ -331,6 +316,18 @@ class Tools:
             self._hit_texts.note(text.runs, message_id)
             return message_id
         return name
+
+    def _lean_hit(self, hit: Hit, text: MailText, *, is_best: bool) -> dict[str, Any]:
+        name, new = hit.message_id, self._shown_text.new(text)
+        marks = {"missing": list(hit.missing), **_marks(hit)}
+        if len(body := BREAK.join(new)) <= WHOLE_CHARS[not is_best]:
+            self._wholes.add(name)
+            self._pages.setdefault(name, [body])
+            self._shown_text.note(text, self._name(name))
+            return self._head(hit, self.inbox.read(name)) | {"complete": True, "body": body} | marks
+        words = [word for word in self._words if word not in hit.missing]
+        snippet = excerpt(new, words, self.view.snippet_chars or EXCERPT_CHARS[not is_best])
+        return self._head(hit) | {"snippet": snippet} | marks
 
     def read(self, arguments: ReadEmail) -> Observation | None:
         email = self.inbox.read(self.resolve(arguments.message_id))
@@ -365,7 +362,7 @@ class Tools:
         numbered = {"page": f"{number} of {len(pages)}"} if len(pages) > 1 else {}
         return fields | self._head(mail, mail) | numbered | {"body": body}
 
-    def _head(self, mail: Hit | Email, whole: Email | None) -> dict[str, Any]:
+    def _head(self, mail: Hit | Email, whole: Email | None = None) -> dict[str, Any]:
         """Return what was not shown yet of a mail's date, sender and subject, and of a `whole` one
         its time and recipients."""
         date = self._date(mail)

@@ -1,8 +1,8 @@
 """What ART-E costs besides the model: whole ingests and processes, milliseconds a turn.
 
 Ingest reads an archive as the reference design does, in turn, twice each. Two scripted policies
-play episodes: one answers in its first message, one searches and reads before it does. Processes
-are medians of seven, beside an interpreter that does nothing.
+play episodes in the default form: one answers in its first message, one searches and reads before
+it does. Processes are medians of seven, beside an interpreter that does nothing.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from art_e.agent import run_episode
-from art_e.episode import Episode
+from art_e.episode import EpisodeForm
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage
@@ -94,7 +94,7 @@ async def _run_all(inbox: Inbox, scripts: Sequence[Sequence[AssistantMessage]]) 
     question = Question("q", "What is this about?", inbox.address)
     for script in scripts:
         started = time.perf_counter()
-        played = Episode(inbox, question)
+        played = EpisodeForm().begin(inbox, question)
         trajectory = await run_episode(played, ScriptedPolicy(script), "benchmark")
         milliseconds.append(1000 * (time.perf_counter() - started) / len(script))
         if trajectory.error is not None or played.rubric.turns != len(script):

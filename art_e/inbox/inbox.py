@@ -85,6 +85,7 @@ class Inbox:
         query: Query | None = None,
         all_words: bool = False,
         max_results: int = 10,
+        snippets: bool = True,
     ) -> list[Hit]:
         """The mails that match best, best first.
 
@@ -93,7 +94,8 @@ class Inbox:
         Bcc) match, in any case, if each of their parts occurs in the address or in a name that
         this inbox's mail up to its day gives it; blank ones filter nothing. `sent_after` is
         inclusive, `sent_before` exclusive; a mail's day is that of its own zone. `query` has more
-        filters. With `all_words` a mail needs every word, and the newest come first."""
+        filters. With `all_words` a mail needs every word, and the newest come first. Without
+        `snippets` hits have none."""
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
         named: dict[str, list[str]] = {}  # of each stem its words' stems in all languages
         wanted_words = search_words(keywords)
@@ -130,7 +132,7 @@ class Inbox:
                 stem: _among(best.positions, each.positions).tolist()
                 for stem, each in zip(terms, found, strict=True)
             }
-            return self._hits(best, by_stem, terms, holding)
+            return self._hits(best, by_stem, terms, holding, snippets)
 
     def spelling(self, word: str) -> str | None:
         """The stem that is one letter off a word which no mail of this inbox has; the one of most
@@ -261,6 +263,7 @@ class Inbox:
         by_stem: dict[str, str],
         terms: dict[str, list[str]],
         holding: dict[str, list[bool]],
+        snippets: bool,
     ) -> list[Hit]:
         """A hit for each mail of `best`; `holding` has, for each stem, which of them have it, and
         `terms` its words' stems in other languages."""
@@ -277,7 +280,8 @@ class Inbox:
             message_id, sent_at, utc_offset, address, name, subject, body = row
             mark = language_of(words(body[:SAMPLE_CHARS])) or " "
             own = [each for stem in present for each in terms[stem] if each.endswith(mark)]
-            snippet = cut_snippet(body, present + own, self._mail.folded.get(position))
+            folded = self._mail.folded.get(position)
+            snippet = cut_snippet(body, present + own, folded) if snippets else ""
             self._seen[message_id] = position
             date, sender = in_zone(sent_at, utc_offset), Mailbox(address, name)
             shown = message_id, date, sender, subject, snippet, points / whole, missing

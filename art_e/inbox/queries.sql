@@ -74,8 +74,8 @@ UNION SELECT email_id FROM ${labelled} WHERE list_has_any(labels, ['category pro
 list_sort(list_distinct(flatten(coalesce((
     SELECT list(labels) FROM ${labelled} AS own WHERE own.email_id = emails.email_id), []))))
 -- name: mails
-SELECT to_recipients, cc_recipients, bcc_recipients, mailing_list, ${labels_of_mail}
-FROM emails WHERE email_id IN (${ids}) ORDER BY email_id
+SELECT email_id, to_recipients, cc_recipients, bcc_recipients, mailing_list, ${labels_of_mail}
+FROM emails WHERE email_id IN (${ids})
 
 -- The names that a slice gives each address: those in the table `addresses` would reveal other inboxes.
 -- name: names

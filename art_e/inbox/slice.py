@@ -198,12 +198,12 @@ class Slice:
             ids = ", ".join(map(str, self.ids[new].tolist()))
             labels = statement("own_labels", labelled=self.labelled) if self._has_labels else "[]"
             others = self._execute(statement("mails", labels_of_mail=labels, ids=ids)).fetchall()
-            for at, row, (*roles, via, labelled) in zip(new, self.rows(new), others, strict=True):
+            for at, row, other in zip(new, self.rows(new), sorted(others), strict=True):
                 name, sent, zone, address, sender, subject, body = row
+                _, *roles, via, own = other
                 to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
-                people = Mailbox(address, sender), to, cc, bcc
-                date, labels_of_mail = in_zone(sent, zone), tuple(labelled)
-                mails[at] = Email(name, date, *people, subject, body, labels_of_mail, via)
+                date, people = in_zone(sent, zone), (Mailbox(address, sender), to, cc, bcc)
+                mails[at] = Email(name, date, *people, subject, body, tuple(own), via)
             self._mails = dict(list(mails.items())[-_LAST_MAILS:])
         return mails
 

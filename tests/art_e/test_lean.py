@@ -13,7 +13,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.message import compact_json
 from art_e.models.checkpoint import episode_form
-from art_e.observation import Shown, tidied
+from art_e.observation import Shown, prepared, tidied
 from art_e.question import Question
 from art_e.text import digest
 from art_e.tools import LEAN_ARGUMENTS, NAMED_RECIPIENTS, Tools, View, schemas
@@ -66,8 +66,8 @@ def test_each_word_is_shown_or_was_shown_before(first: str, second: str) -> None
     lines = tidied(first, "", "")
     assert words(" ".join(lines)) == words(first)
     shown = Shown()
-    shown.note(lines, "m1", "Ann")
-    new = shown.new(tidied(second, "", ""), "Bob")
+    shown.note(prepared(first, "", "Ann"), "m1")
+    new = shown.new(prepared(second, "", "Bob"))
     assert {*words(second)} - {*words(first)} <= {*words(" ".join(new))}
 
 
