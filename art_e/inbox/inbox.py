@@ -277,7 +277,7 @@ class Inbox:
         ):
             present = [stem for stem, held in holding.items() if held[at]]
             missing = tuple([word for stem, word in by_stem.items() if stem not in present])
-            message_id, sent_at, utc_offset, address, name, subject, body = row
+            message_id, sent_at, utc_offset, address, name, subject, body, *_ = row
             mark = language_of(words(body[:SAMPLE_CHARS])) or " "
             own = [each for stem in present for each in terms[stem] if each.endswith(mark)]
             folded = self._mail.folded.get(position)

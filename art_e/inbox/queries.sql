@@ -69,13 +69,9 @@ SELECT email_id FROM emails WHERE bulk AND ${mine}
 UNION SELECT email_id FROM ${labelled} WHERE list_has_any(labels, ['category promotions', 'category social', 'category forums'])
     AND ${mine}
 
--- What a mail has besides a row of the slice. Where no mail has labels, `labels_of_mail` is an empty list.
--- name: own_labels
-list_sort(list_distinct(flatten(coalesce((
-    SELECT list(labels) FROM ${labelled} AS own WHERE own.email_id = emails.email_id), []))))
--- name: mails
-SELECT email_id, to_recipients, cc_recipients, bcc_recipients, mailing_list, ${labels_of_mail}
-FROM emails WHERE email_id IN (${ids})
+-- name: labels_of
+SELECT email_id, list_sort(list_distinct(flatten(list(labels)))) FROM ${labelled} AS own WHERE email_id IN (${ids})
+GROUP BY email_id
 
 -- The names that a slice gives each address: those in the table `addresses` would reveal other inboxes.
 -- name: names
