@@ -36,14 +36,11 @@ _BEHIND_NAME = re.compile(
     r"(?<=[a-z])(?:/[A-Z][\w ]*)*@[A-Z]\w*|(?<=[a-z])(?:/[A-Z][\w ]*)+"
     r"|(?<=\S)\s*[<\[(][^<>\[\]()]*@[^<>\[\]()]*[>\])](?:@[\w.]+)?"
 )
-# A line with a word of each went out with all mail of its sender.
-_DISCLAIMER = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"confidential|privileged|vertraulich|confidentiel|proprietary",
-        r"intended|sole use|addressee|named above|bestimmt|destin",
-        r"in error|notify|prohibited|unauthori[sz]ed|irrt|erreur",
-    )
+# A line with one of each went out with all mail of its sender.
+_DISCLAIMER = (
+    ("confidential", "privileged", "vertraulich", "confidentiel", "proprietary"),
+    ("intended", "sole use", "addressee", "named above", "bestimmt", "destin"),
+    ("in error", "notify", "prohibited", "unauthori", "irrt", "erreur"),
 )
 # A longer line goes on in the next one, unless that is an item or a row of a table.
 _WRAPPED = 45
@@ -64,13 +61,14 @@ def tidied(body: str, subject: str, author: str) -> list[str]:
     width, last_prefix = 0, ""
     for line, is_frame in _framed(body.splitlines(), bare_subject(subject), author):
         text = _bare(line)
-        prefix = "> " if len(text) < len(line) and _QUOTE.match(line) else ""
+        prefix = "> " if _QUOTE.match(line) else ""
         if is_frame or not any(map(str.isalnum, text)):
             lines += [line] if is_frame else []
             width = 0 if is_frame or not text else width
             continue
-        cells = [" ".join(cell.split()) for cell in _CELLS.split(text)]
-        text = _IMITATED.sub("(", "  ".join(cells)) if "[" in text else "  ".join(cells)
+        has_cells = "  " in text or "\t" in text
+        cells = [" ".join(cell.split()) for cell in _CELLS.split(text)] if has_cells else [text]
+        text = _IMITATED.sub("(", "  ".join(cells))
         if width > _WRAPPED and prefix == last_prefix and not _ITEM.match(text) and not cells[1:]:
             lines[-1] += f" {text}"
         else:
@@ -80,7 +78,8 @@ def tidied(body: str, subject: str, author: str) -> list[str]:
 
 
 def _is_disclaimer(line: str) -> bool:
-    return len(line) > _WRAPPED and all(each.search(line) for each in _DISCLAIMER)
+    text = line.lower()
+    return all(any(sign in text for sign in signs) for signs in _DISCLAIMER)
 
 
 def _framed(lines: Sequence[str], subject: str, author: str) -> list[tuple[str, bool]]:
