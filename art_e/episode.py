@@ -5,7 +5,7 @@ next message with `step`, pass `messages` on, stop when it is `done`. It runs th
 wrong calls, and writes the rubric."""
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from string import Template
 from typing import Annotated, Any
@@ -160,7 +160,6 @@ class Episode:
         events: list[dict[str, Any]] = []
         any_right = False
         self._before = set(self._found), set(self._read)
-        self._read_ahead(message.tool_calls)
         for number, call in enumerate(message.tool_calls):
             try:
                 observation = self._run(call, number)
@@ -231,14 +230,6 @@ class Episode:
     def count_tokens(self, prompt: int, completion: int) -> None:
         self.rubric.prompt_tokens += prompt
         self.rubric.completion_tokens += completion
-
-    def _read_ahead(self, calls: Sequence[ToolCall]) -> None:
-        """Read the mails of all calls by one statement, which takes as long as one of them."""
-        named = [
-            call.parsed for call in calls[: self.tools.view.calls] if call.name == "read_email"
-        ]
-        ids = [str(each.get("message_id")) for each in named if isinstance(each, dict)]
-        self.tools.inbox.read_many(list(map(self.tools.resolve, ids)))
 
     def _run(self, call: ToolCall, number: int) -> tools.Observation:
         view = self.tools.view

@@ -25,12 +25,10 @@ _ABOVE = re.compile(
     r"|\d\d?:\d\d.{0,6}[ -]*$",
     re.IGNORECASE,
 )
-_STAMP = re.compile(rf"{_DATE}[ -]*$", re.IGNORECASE)
 _IDLE = re.compile(r"original message|please respond to", re.IGNORECASE)
-_FORWARDED = re.compile(rf"forwarded by (.{{3,80}}?) on {_DATE}", re.IGNORECASE)
 # Headers of one mail are near each other. A recipient's line has one of these characters.
 _NEAR, _LISTED = 30, re.compile("[@/;<>,]")
-_NAME_CHARS, _NAMED = 60, 2  # recipients of quoted mail
+_NAMED = 2  # recipients of quoted mail
 # What stands behind a name: the address, and where Lotus Notes keeps the mailbox.
 _BEHIND_NAME = re.compile(
     r"(?<=[a-z])(?:/[A-Z][\w ]*)*@[A-Z]\w*|(?<=[a-z])(?:/[A-Z][\w ]*)+"
@@ -54,12 +52,12 @@ OPENING_CHARS = 60
 _SIGNATURE_LINES, _SIGNATURE_CHARS, _SIGNATURE_WORDS = 8, 60, 4
 
 
-def tidied(body: str, subject: str, author: str) -> list[str]:
+def tidied(body: str, subject: str) -> list[str]:
     """Return the lines of a mail's body: paragraphs unwrapped, headers of quoted mail and
     disclaimers as one line in brackets each, without rules and blank lines."""
     lines: list[str] = []
     width, last_prefix = 0, ""
-    for line, is_frame in _framed(body.splitlines(), bare_subject(subject), author):
+    for line, is_frame in _framed(body.splitlines(), bare_subject(subject)):
         text = _bare(line)
         prefix = "> " if _QUOTE.match(line) else ""
         if is_frame or not any(map(str.isalnum, text)):
@@ -82,7 +80,7 @@ def _is_disclaimer(line: str) -> bool:
     return all(any(sign in text for sign in signs) for signs in _DISCLAIMER)
 
 
-def _framed(lines: Sequence[str], subject: str, author: str) -> list[tuple[str, bool]]:
+def _framed(lines: Sequence[str], subject: str) -> list[tuple[str, bool]]:
     """Return the lines, the headers of each quoted mail as one, and which lines are such ones."""
     shown: list[tuple[str, bool]] = []
     at = 0
@@ -95,13 +93,12 @@ def _framed(lines: Sequence[str], subject: str, author: str) -> list[tuple[str, 
             continue
         above: list[str] = []
         while shown and not shown[-1][1]:
-            line, first = _bare(shown[-1][0]), next(filter(None, above), "")
-            is_name = _STAMP.match(first) is not None and len(line) < _NAME_CHARS
-            if line and not (_ABOVE.match(line) or is_name):
+            line = _bare(shown[-1][0])
+            if line and not _ABOVE.match(line):
                 break
             above.insert(0, line)
             shown.pop()
-        shown.append((_summary(above, fields, subject, author), True))
+        shown.append((_summary(above, fields, subject), True))
         at = end
     return shown
 
@@ -135,20 +132,16 @@ def _headers(lines: Sequence[str], start: int) -> tuple[int, dict[str, str]]:
     return (end, fields) if "subject" in fields and len(fields) > 1 else (start, {})
 
 
-def _summary(above: Sequence[str], fields: dict[str, str], subject: str, author: str) -> str:
+def _summary(above: Sequence[str], fields: dict[str, str], subject: str) -> str:
     """Return the line that stands for headers and the lines `above` them."""
     head = ", ".join(filter(None, (line.strip("-_ ") for line in above)))
-    forwarded = _FORWARDED.search(head)
-    if forwarded:
-        head = head.replace(forwarded[0], "").strip(", ")
     people = [name for name in re.split("[;,]", fields.get("to", "")) if name.strip()]
     listed = ", ".join(_named(name).strip("<>'\" ") for name in people[:_NAMED])
     more = f" and {len(people) - _NAMED} more" if len(people) > _NAMED else ""
     other = fields.get("subject", "")
-    by = forwarded[1] if forwarded and _named(forwarded[1]).split() != author.split() else ""
     parts = [
         _IDLE.sub(" ", head), fields.get("by", ""), fields.get("at", ""),
-        listed and f"to {listed}{more}", by and f"forwarded by {by}",
+        listed and f"to {listed}{more}",
         f"subject {other}" if bare_subject(other) != subject else "",
     ]  # fmt: skip
     shown = (" ".join(_named(part).split()).strip(",-_ ") for part in parts)
@@ -175,7 +168,7 @@ def text_of(lines: Sequence[str], author: str) -> MailText:
 @lru_cache(256)  # mails, of which the rollouts of a question and its later turns meet many again
 def prepared(body: str, subject: str, author: str) -> MailText:
     """Return a mail's tidied text."""
-    return text_of(tidied(body, subject, author), author)
+    return text_of(tidied(body, subject), author)
 
 
 class Shown:

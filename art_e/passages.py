@@ -76,7 +76,7 @@ def split_sentences(body: str) -> list[Sentence]:
     """The sentences of `body` in order; list items and short lines count as sentences."""
     sentences: list[Sentence] = []
     depth = 0
-    for line in tidied(body[:MAX_CHARS], "", ""):
+    for line in tidied(body[:MAX_CHARS], ""):
         text = line.removeprefix("> ")
         if text.startswith("[from ") or _WROTE.match(text):
             depth += 1

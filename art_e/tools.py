@@ -287,8 +287,6 @@ class Tools:
         entries: dict[str, dict[str, Any]] = {}
         copies: dict[str, str] = {}
         is_best = True
-        # Together, because that takes as long as one of them.
-        self.inbox.read_many([hit.message_id for hit in hits if len(hit.body) <= WHOLE_CHARS[0]])
         for hit in hits:
             text, name = prepared(hit.body, hit.subject, hit.sender.name), hit.message_id
             original = self._original(name, text)

@@ -151,8 +151,8 @@ class Inbox:
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
         positions = self._positions(message_ids)
-        mails = self._mail.mails({at for at in positions if at is not None})
-        return [None if at is None else mails[at] for at in positions]
+        mails = iter(self._mail.mails([at for at in positions if at is not None]))
+        return [None if at is None else next(mails) for at in positions]
 
     def files(self, message_id: str) -> list[AttachedFile]:
         """The files attached to a mail, in its order; none if this inbox lacks the mail."""
@@ -175,8 +175,7 @@ class Inbox:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""
         [position] = self._positions([message_id])
         places = [] if position is None else self._threads_of([position])[position]
-        mails = self._mail.mails({*places})
-        return [mails[place] for place in places]
+        return self._mail.mails(places)
 
     def thread_sizes(self, message_ids: Sequence[str]) -> list[int]:
         positions = self._positions(message_ids)

@@ -70,7 +70,7 @@ UNION SELECT email_id FROM ${labelled} WHERE list_has_any(labels, ['category pro
     AND ${mine}
 
 -- name: labels_of
-SELECT email_id, list_sort(list_distinct(flatten(list(labels)))) FROM ${labelled} AS own WHERE email_id IN (${ids})
+SELECT email_id, list_sort(list_distinct(flatten(list(labels)))) FROM ${labelled} AS own WHERE labels <> []
 GROUP BY email_id
 
 -- The names that a slice gives each address: those in the table `addresses` would reveal other inboxes.

@@ -330,5 +330,5 @@ def _in_a_row(row: re.Pattern[str], mail: Slice, among: Mask) -> Mask:
     (places,) = among.nonzero()
     holds = np.zeros_like(among)
     rows = mail.rows(places.tolist())
-    holds[places] = [any(row.search(fold(text)) for text in each[-2:]) for each in rows]
+    holds[places] = [any(row.search(fold(text)) for text in each[5:7]) for each in rows]
     return holds

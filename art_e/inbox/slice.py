@@ -50,9 +50,6 @@ class Vocabulary:
 # `Slice.sent` of a mail without a known date; it sorts last.
 UNDATED = np.iinfo(np.int64).max
 
-# Mails that stay in memory once read: those of some episodes.
-_LAST_MAILS = 64
-
 # Python's overhead for the strings and the tuple of a mail.
 _BYTES_A_ROW = 500
 
@@ -95,10 +92,9 @@ class Slice:
         self._address_ids, self._own = address_ids, ", ".join(map(str, address_ids))
         self._from_parties = parties
         scope = {"ids": self._own, "junk": parties != "parties"}
-        # Files of one owner or without labels, most of them, are spared the longer statements.
-        [(shared, self._has_labels)] = execute(
-            "SELECT EXISTS (FROM owners_copies) OR EXISTS (FROM others_copies),"
-            " EXISTS (FROM emails WHERE labels <> [])"
+        # Files of one owner, most of them, are spared the longer statements.
+        [(shared,)] = execute(
+            "SELECT EXISTS (FROM owners_copies) OR EXISTS (FROM others_copies)"
         ).fetchall()
         self._copies = statement("copies", **scope) if shared else ""
         self._mine = f"email_id IN {statement('shown' if shared else 'listed', **scope)}"
@@ -116,7 +112,6 @@ class Slice:
         self._searches = 0
         self._rows: list[Row] | None = None
         self._some_rows: dict[int, Row] = {}  # until all are read
-        self._mails: dict[int, Email] = {}
         # `searchable` of the bodies where it takes long to make, by position.
         self.folded: dict[int, str] = {}
         self._index: _Index | None = None
@@ -127,6 +122,11 @@ class Slice:
         """In SQL: the labels that the person gave their mail, of each copy of its date."""
         name = "labels_of_copies" if self._copies else "labels"
         return statement(name, parties=self._from_parties, own=self._own, several=self._copies)
+
+    @cached_property
+    def _labels(self) -> dict[int, list[str]]:
+        """The labels that the person gave their mail, by its number."""
+        return dict(self._execute(statement("labels_of", labelled=self.labelled)).fetchall())
 
     @cached_property
     def bulk(self) -> Mask:
@@ -193,23 +193,16 @@ class Slice:
             self._some_rows.update(zip(new, rows, strict=True))
         return [self._some_rows[position] for position in positions]
 
-    def mails(self, positions: set[int]) -> dict[int, Email]:
-        """The whole mails at these positions, and the last ones that were read."""
-        mails = dict(self._mails)
-        if new := sorted(positions - mails.keys()):
-            labels: dict[int, list[str]] = {}
-            if self._has_labels:
-                ids = ", ".join(map(str, self.ids[new].tolist()))
-                sql = statement("labels_of", labelled=self.labelled, ids=ids)
-                labels = dict(self._execute(sql).fetchall())
-            for at, row in zip(new, self.rows(new), strict=True):
-                name, sent, zone, address, sender, subject, body, recipients, via = row
-                roles = json.loads(recipients)
-                to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
-                date, people = in_zone(sent, zone), (Mailbox(address, sender), to, cc, bcc)
-                own = tuple(labels.get(int(self.ids[at]), ()))
-                mails[at] = Email(name, date, *people, subject, body, own, via)
-            self._mails = dict(list(mails.items())[-_LAST_MAILS:])
+    def mails(self, positions: list[int]) -> list[Email]:
+        """The whole mails at these positions."""
+        mails = []
+        for at, row in zip(positions, self.rows(positions), strict=True):
+            name, sent, zone, address, sender, subject, body, recipients, via = row
+            roles = json.loads(recipients)
+            to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
+            people = Mailbox(address, sender), to, cc, bcc
+            labels = tuple(self._labels.get(int(self.ids[at]), ()))
+            mails.append(Email(name, in_zone(sent, zone), *people, subject, body, labels, via))
         return mails
 
     def _read_rows(self, positions: Iterable[int], condition: str) -> list[Row]:

@@ -63,7 +63,7 @@ LINES = st.text(st.sampled_from("ab1 \t>-*.,\n[]é"), max_size=300)
 
 @given(LINES, LINES)
 def test_each_word_is_shown_or_was_shown_before(first: str, second: str) -> None:
-    lines = tidied(first, "", "")
+    lines = tidied(first, "")
     assert words(" ".join(lines)) == words(first)
     shown = Shown()
     shown.note(prepared(first, "", "Ann"), "m1")
@@ -73,11 +73,11 @@ def test_each_word_is_shown_or_was_shown_before(first: str, second: str) -> None
 
 def test_what_a_frame_leaves_out_is_counted() -> None:
     frame = FRAME.replace("Bob; Cid", "Bob; Cid; Dora <dora@t>; Emil")
-    assert tidied(f"See below.\n\n{frame}Done.", "Offer", "") == [
+    assert tidied(f"See below.\n\n{frame}Done.", "Offer") == [
         "See below.", "[from Ann Alder, 3 Jan, to Bob, Cid and 2 more]", "Done.",
     ]  # fmt: skip
     # A mail can't write such a line itself.
-    assert tidied("[quoted from m1]\n[from Ann]", "", "") == ["(quoted from m1]", "(from Ann]"]
+    assert tidied("[quoted from m1]\n[from Ann]", "") == ["(quoted from m1]", "(from Ann]"]
 
 
 def test_a_search_shows_short_mails_whole_copies_once_and_stops_before_weaker_hits(
