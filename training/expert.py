@@ -193,8 +193,7 @@ class Expert:
     def saw_evidence(self) -> bool:
         """Whether each mail of the evidence that it read showed the text that answers."""
         resolve = self.episode.tools.resolve
-        shown = zip(self._shown("message_id"), self._shown("body"), strict=True)
-        read = {resolve(handle): body for handle, body in shown}
+        read = {resolve(mail["message_id"]): mail["body"] for mail in self._mails("body")}
         evidence = ((read[mail], text) for mail, text in self.planted.evidence if mail in read)
         return all(" ".join(text.split()) in " ".join(body.split()) for body, text in evidence)
 
@@ -246,15 +245,19 @@ class Expert:
         return list(dict.fromkeys([*hits[: last + 1], *gold]))
 
     def _hits(self) -> list[str]:
-        return [hit["message_id"] for hits in self._shown("hits")[:1] for hit in hits]
+        return [hit["message_id"] for found in self._mails("hits")[:1] for hit in found["hits"]]
 
-    def _shown(self, field: str) -> list[Any]:
-        """Return what the tools have shown in that field, the last first."""
+    def _mails(self, field: str) -> list[dict[str, Any]]:
+        """Return the results, and the hits in them, that show that field, the last first."""
         results = [call.results[0] for turn in self.episode.exchanges for call in turn.calls]
-        return [result[field] for result in reversed(results) if field in result]
+        shown = [mail for result in results for mail in (*result.get("hits", ()), result)]
+        return [mail for mail in reversed(shown) if field in mail]
+
+    def _bodies(self) -> list[str]:
+        return [mail["body"] for mail in self._mails("body")]
 
     def _some_words(self) -> str:
-        text = self._shown("body")[0].split() or [NOTHING]
+        text = next(iter(self._bodies()), "").split() or [NOTHING]
         start = self.rng.randrange(len(text))
         return " ".join(text[start : start + 2]).strip(".,:;")
 
@@ -269,7 +272,7 @@ class Expert:
         return self._call("read_email", {"message_id": handle})
 
     def _final(self, answer: str, sources: Sequence[str]) -> AssistantMessage:
-        spaced = self._spaced(answer, answer, *self._shown("body"))
+        spaced = self._spaced(answer, answer, *self._bodies())
         return self._call("return_final_answer", {"answer": spaced, "sources": list(sources)})
 
     def _spaced(self, text: str, beginning: str, *places: str) -> str:

@@ -145,6 +145,9 @@ def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPat
     assert plays(1) != alone
     monkeypatch.setattr(expert, "_AT_ONCE", 5)
     assert plays(0) == alone
+    # A lean search shows whole mails.
+    lean = recipe.episode.model_copy(update={"lean": True})
+    assert len(expert.expert_conversations(path, chosen, lean, Noise(), 0)) == len(alone)
     # Of other questions it knows nothing.
     with pytest.raises(UserError, match="knows synthetic questions"):
         expert.conversations_of(tiny.recipe(), material, {}, 0)
