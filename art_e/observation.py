@@ -25,10 +25,13 @@ _ABOVE = re.compile(
     r"|\d\d?:\d\d.{0,6}[ -]*$",
     re.IGNORECASE,
 )
-_IDLE = re.compile(r"original message|please respond to", re.IGNORECASE)
+_STAMP = re.compile(rf"{_DATE}[ -]*$", re.IGNORECASE)
+_IDLE = re.compile(
+    rf"original message|please respond to|forwarded by .{{3,80}}? on {_DATE}", re.IGNORECASE
+)
 # Headers of one mail are near each other. A recipient's line has one of these characters.
 _NEAR, _LISTED = 30, re.compile("[@/;<>,]")
-_NAMED = 2  # recipients of quoted mail
+_NAME_CHARS, _NAMED = 60, 2  # recipients of quoted mail
 # What stands behind a name: the address, and where Lotus Notes keeps the mailbox.
 _BEHIND_NAME = re.compile(
     r"(?<=[a-z])(?:/[A-Z][\w ]*)*@[A-Z]\w*|(?<=[a-z])(?:/[A-Z][\w ]*)+"
@@ -93,8 +96,9 @@ def _framed(lines: Sequence[str], subject: str) -> list[tuple[str, bool]]:
             continue
         above: list[str] = []
         while shown and not shown[-1][1]:
-            line = _bare(shown[-1][0])
-            if line and not _ABOVE.match(line):
+            line, first = _bare(shown[-1][0]), next(filter(None, above), "")
+            is_name = _STAMP.match(first) is not None and len(line) < _NAME_CHARS
+            if line and not (_ABOVE.match(line) or is_name):
                 break
             above.insert(0, line)
             shown.pop()
