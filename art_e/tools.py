@@ -99,8 +99,7 @@ class LeanSearch(SearchEmails):
 
 
 class ReadPage(ReadEmail):
-    """Read what is not shown yet of a mail. page: of a long mail, 0 for all its people; find: words
-    on the page to open."""
+    """Read a mail. page: of a long one, 0 for all its people; find: words on the page to open."""
 
     page: int | None = Field(None, ge=0, description="of a long mail; 0: all its people")
     find: Text | None = Field(None, description="words on the page to open")

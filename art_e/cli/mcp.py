@@ -8,7 +8,6 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import typer
@@ -26,7 +25,7 @@ from art_e.inbox.mail import Email
 from art_e.inbox.threads import added_mails
 from art_e.message import observation_json
 from art_e.text import cut_line
-from art_e.tools import MAX_BODY_CHARS, ReadEmail, SearchEmails, Tools, View, not_found
+from art_e.tools import MAX_BODY_CHARS, ReadEmail, ReadPage, SearchEmails, Tools, View, not_found
 
 PAGE_CHARS = 2 * MAX_BODY_CHARS  # of a page of a conversation, or one mail; 4,000 tokens
 MAX_ERROR_CHARS = 500
@@ -57,18 +56,14 @@ async def _serve(server: Server[Any]) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-class ReadPage(ReadEmail):
-    """Read one mail, a page at a time if it is long."""
+class ReadThread(ReadEmail):
+    """Read the conversation that a mail belongs to, oldest mail first, a page at a time. Where a
+    mail quotes one before it, "[earlier text left out]" stands for that."""
 
     page: int = Field(1, ge=1)
 
 
-class ReadThread(ReadPage):
-    """Read the conversation that a mail belongs to, oldest mail first, a page at a time. Where a
-    mail quotes one before it, "[earlier text left out]" stands for that."""
-
-
-TOOLS: dict[str, type[SearchEmails | ReadPage]] = {
+TOOLS: dict[str, type[SearchEmails | ReadEmail]] = {
     "search_emails": SearchEmails,
     "read_email": ReadPage,
     "read_thread": ReadThread,
@@ -90,19 +85,16 @@ def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.Cal
     )
 
 
-def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
+def _run(inbox: Inbox, arguments: SearchEmails | ReadEmail) -> dict[str, Any]:
     tools = Tools(inbox, View(handles=False))
     if isinstance(arguments, SearchEmails):
         return tools.search(arguments).content
-    email = inbox.read(arguments.message_id)
-    if email is None:
+    read = tools.read(arguments)
+    if read is None:
         raise UserError(not_found(arguments.message_id))
-    if isinstance(arguments, ReadThread):
-        pages = _thread_pages(tools, inbox.thread(email.message_id))
-    else:
-        starts = range(0, len(email.body) or 1, MAX_BODY_CHARS)
-        bodies = (email.body[start : start + MAX_BODY_CHARS] for start in starts)
-        pages = [tools.shown(replace(email, body=body)).content for body in bodies]
+    if not isinstance(arguments, ReadThread):
+        return read.content
+    pages = _thread_pages(tools, inbox.thread(arguments.message_id))
     if arguments.page > len(pages):
         raise UserError(f"there is no page {arguments.page}; the last one is {len(pages)}")
     return {"page": arguments.page, "pages": len(pages), **pages[arguments.page - 1]}
