@@ -43,15 +43,12 @@ _DISCLAIMER = (
     ("intended", "sole use", "addressee", "named above", "bestimmt", "destin"),
     ("in error", "notify", "prohibited", "unauthori", "irrt", "erreur"),
 )
-# A longer line goes on in the next one, unless that is an item or a row of a table.
-_WRAPPED = 45
+_WRAPPED = 45  # a longer line goes on in the next one, unless that is an item or a row of a table
 _ITEM = re.compile(r"[-*•+o]\s|\(?\w{1,2}[.)]\s|-{2}")
 _CELLS = re.compile(r"(?<![.!?:;,\s])(?:\t+| {2,})(?=\S)")
 _IMITATED = re.compile(r"\[(?=quoted |disclaimer|signature|from )", re.IGNORECASE)
-# Between lines. The space makes the next word the token that it is elsewhere.
-BREAK = "\n "
-# Of a mail's own beginning, before its stretch that matches.
-OPENING_CHARS = 60
+BREAK = "\n "  # between lines. The space makes the next word the token that it is elsewhere
+OPENING_CHARS = 60  # of a mail's own beginning, before its stretch that matches
 _SIGNATURE_LINES, _SIGNATURE_CHARS, _SIGNATURE_WORDS = 8, 60, 4
 
 

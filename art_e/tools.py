@@ -22,15 +22,11 @@ from art_e.observation import BREAK, MailText, Shown, excerpt, paged, prepared, 
 from art_e.text import encodable
 
 MAX_RESULTS = 10
-# Calls of one message that are run; further ones are refused.
-MAX_CALLS = 4
-# A longer body is cut when it is shown: about 2,000 tokens.
-MAX_BODY_CHARS = 8_000
+MAX_CALLS = 4  # calls of one message that are run; further ones are refused
+MAX_BODY_CHARS = 8_000  # a longer body is cut when it is shown: about 2,000 tokens
 MAX_RECIPIENTS = 30
-# Longer subjects and names are cut when they are shown.
-MAX_LINE_CHARS = 300
-# Further words of a search are ignored, because each takes time and memory.
-MAX_WORDS = 50
+MAX_LINE_CHARS = 300  # longer subjects and names are cut when they are shown
+MAX_WORDS = 50  # further words of a search are ignored, because each takes time and memory
 MAX_FILTER_CHARS = 320
 # Of the lean view. A shorter mail is shown whole by a search, the best hit's up to the first limit;
 # a longer one has pages when it is read.
@@ -389,8 +385,7 @@ class Tools:
     def _hit(self, hit: Hit) -> dict[str, Any]:
         snippet, limit = hit.snippet, self.view.snippet_chars
         if limit is not None and len(snippet) > limit:
-            # Up to the end of a word.
-            head = snippet[:limit]
+            head = snippet[:limit]  # up to the end of a word
             snippet = f"{head.rpartition(' ')[0] or head}..."
         shown = {
             "message_id": self._name(hit.message_id),

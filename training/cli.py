@@ -154,8 +154,7 @@ def _swapped(material: Material, questions: Sequence[Question]) -> Iterator[Ques
 
 # ---- The questions, and the inbox files that they are about.
 
-# The seed of the names that all worlds share.
-NAMES = 0
+NAMES = 0  # the seed of the names that all worlds share
 
 
 def load_material(data: Data, split: Split) -> Material:

@@ -30,13 +30,10 @@ from training.recipe import BATCH, Vllm
 from training.rollout import Follow, Generate, Turn, in_groups, in_rounds, side_by_side
 from training.start import Start
 
-# vLLM's server loads a large model for minutes.
-SERVER_TIMEOUT_S = 600.0
+SERVER_TIMEOUT_S = 600.0  # vLLM's server loads a large model for minutes
 
-# Gives what generates at a temperature (0: greedily).
-GenerateAt = Callable[[float], Generate]
-# The folder of vLLM's adapter, and its name in this process.
-_ADAPTER = "adapter"
+GenerateAt = Callable[[float], Generate]  # gives what generates at a temperature (0: greedily)
+_ADAPTER = "adapter"  # the folder of vLLM's adapter, and its name in this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +93,7 @@ class Dispatch:
         self._turn_tokens, self._seed, self._batch = turn_tokens, seed, batch
         self._clients: list[Any] = []
         self._adapter: Path | None = None
-        # What a server calls the newest adapter.
-        self._name = ""
+        self._name = ""  # what a server calls the newest adapter
         if not self._trainer.use_vllm:
             # TRL gives each generation the whole episode's budget.
             self._trainer.generation_config.max_new_tokens = turn_tokens

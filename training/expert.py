@@ -26,12 +26,10 @@ from evals.scored import HELD_OUT, Scored, load_run
 from training.recipe import Noise, Part, Recipe
 from training.rollout import ChatTokens, Material, in_groups
 
-# TRL's and transformers' mark of a token without loss.
-NO_LOSS = -100
+NO_LOSS = -100  # TRL's and transformers' mark of a token without loss
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
 _WORD = re.compile(r"[\w'’-]+")
-# Questions that a worker process plays at a time; fewer are played in this one.
-_AT_ONCE = 500
+_AT_ONCE = 500  # questions that a worker process plays at a time; fewer are played in this one
 
 
 class MarkedTokens(NamedTuple):
@@ -229,8 +227,7 @@ class Expert:
         if self._errs("wrong_answers"):
             yield self._final(self._some_words(), gold)
             return
-        # In the words of its mail, if one mail holds the answer.
-        evidence = self.planted.evidence
+        evidence = self.planted.evidence  # in the words of its mail, if one mail holds the answer
         answer = evidence[0][1] if len(evidence) == 1 else str(self.planted.question.answer)
         yield self._final(answer, gold)
 

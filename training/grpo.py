@@ -74,8 +74,7 @@ class AgentTrainer(GRPOTrainer):
         recipe, seed = training.setting.recipe, training.setting.seed
         self.roller, self.table = roller, table
         self.batch: StepBatch | None = None
-        # Tokens that all processes generated since the run began.
-        self.generated = training.tokens
+        self.generated = training.tokens  # tokens that all processes generated since the run began
         # Log-probabilities of the newest batch's tokens, if the engine gave them.
         self._sampled: list[list[float]] | None = None
         # Of the passes before the batch's first step: the sum of ratios, and of tokens.
@@ -223,8 +222,7 @@ def _vllm(table: Vllm | None, context: int) -> dict[str, Any]:
         "use_vllm": True,
         "vllm_mode": table.mode,
         "vllm_gpu_memory_utilization": table.memory,
-        # vLLM on a CPU can't sleep.
-        "vllm_enable_sleep_mode": best_device()[0] != "cpu",
+        "vllm_enable_sleep_mode": best_device()[0] != "cpu",  # vLLM on a CPU can't sleep
         "vllm_max_model_length": context,
         "vllm_server_base_url": next(iter(table.servers), None),
         "vllm_server_timeout": SERVER_TIMEOUT_S,

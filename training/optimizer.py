@@ -13,10 +13,8 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from trl.trainer import utils
 
-# Gradients of small batches change fast.
-BETAS = (0.9, 0.98)
-# Rewards and advantages that differ by less are equal but for rounding.
-FLAT = 1e-6
+BETAS = (0.9, 0.98)  # gradients of small batches change fast
+FLAT = 1e-6  # rewards and advantages that differ by less are equal but for rounding
 
 # ---- Fewer positions and less padding, for the same figures.
 

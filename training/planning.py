@@ -74,8 +74,7 @@ def shape_of(model: ModelTable) -> Shape:
 TRAIN_SHARE, TRAIN_SHARE_4BIT, SCORE_SHARE, READ_SHARE, DECODE_SHARE = 0.36, 0.25, 0.40, 0.45, 0.70
 PASS_MS, LAYER_MS, VLLM_STEP_S, LONGEST, WAKE_BYTES_S = 2.7, 4.6, 0.005, 4.5, 25e9
 CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
-# The calls of a mean episode before its answer.
-SEARCHES, READS = 2.5, 1.5
+SEARCHES, READS = 2.5, 1.5  # the calls of a mean episode before its answer
 # Tokens by Qwen2.5's tokenizer, the means of a strong model's recorded calls on the 73 public
 # questions: the prompt with its tools, calls, observations, and what stands around an observation.
 PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 602, 36, 23, 66, 616, 110, 19

@@ -274,8 +274,7 @@ def _show(
 
 REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
 WAYS = ("sampled", "greedy")
-# The figures over seeds, by their names in metrics.json.
-MEASURES = (*HEADLINE, "turns", "effort")
+MEASURES = (*HEADLINE, "turns", "effort")  # the figures over seeds, by their names in metrics.json
 
 
 def episodes_of_test(folder: Path, seed: int = 0) -> dict[str, list[Scored]]:

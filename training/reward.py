@@ -28,8 +28,7 @@ Outcome = Literal["correct", "abstained", "out", "wrong", "lost"]
 OUTCOMES: tuple[Outcome, ...] = ("correct", "abstained", "out", "wrong", "lost")
 # The facts that count malformed calls.
 _MALFORMED = ("unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
-# Further malformed calls are free, so that the component stays bounded.
-CHARGED_CALLS = 3
+CHARGED_CALLS = 3  # further malformed calls are free, so that the component stays bounded
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Base = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -43,14 +42,11 @@ class RewardWeights(BaseModel, extra="forbid", frozen=True):
     out: Base = -0.4
     wrong: Base = -0.9
     lost: Base = -1.9
-    # Each malformed call costs a third of it.
-    format: Weight = 0.1
-    # For a right answer; it falls linearly to 0 at an effort of `max_turns`.
-    effort: Weight = 0.2
+    format: Weight = 0.1  # each malformed call costs a third of it
+    effort: Weight = 0.2  # for a right answer; it falls linearly to 0 at an effort of `max_turns`
     sources: Weight = 0.3
     concision: ClassVar[float] = 0.1
-    # For a right answer no longer than the gold answer needs (`brevity`).
-    length: Weight = 0.1
+    length: Weight = 0.1  # for a right answer no longer than the gold answer needs (`brevity`)
     found: Weight = 0.1
     read: Weight = 0.1
     # For the score that a relative judge gives beside the other rollouts of the question.

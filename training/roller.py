@@ -63,8 +63,7 @@ async def score(
         for number, rollout in enumerate(group)
     ]
     scored = await limited_gather(JUDGED_AT_ONCE, score_one, cases)
-    # Retries within a call take time, too.
-    end = time.monotonic() + OUTAGE_S
+    end = time.monotonic() + OUTAGE_S  # retries within a call take time, too
     for wait in WAITS:
         paused = outage(scored, judges)
         if paused is None or not paused.passes or time.monotonic() > end:
@@ -171,8 +170,7 @@ class Roller:
         step_figures = {
             **figures(everyone),
             "groups": len(spread),
-            # They teach nothing.
-            "flat_groups": spread.count(False),
+            "flat_groups": spread.count(False),  # they teach nothing
             "replaced": sum(gather([sum(place >= count for place in chosen)])),
             "unranked": sum(gather([unranked])) if self.judges.relative else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
@@ -186,8 +184,7 @@ class Roller:
         self, groups: Sequence[Sequence[Rollout]], step: int
     ) -> tuple[list[list[Scored]], int]:
         """The groups with verdicts and rewards, and how many of them could not be compared."""
-        # A model that was given up in an earlier step gets another try.
-        ask_again(self.judges)
+        ask_again(self.judges)  # a model that was given up in an earlier step gets another try
         run_id, setting = self.training.run.id, self.training.setting
         judges, weights, model = [self.judges.reward], setting.recipe.reward, setting.recipe.name
         same = {"temperature": TEMPERATURE, "seed": setting.seed}

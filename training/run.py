@@ -361,8 +361,7 @@ class TrainingRun:
 
     def checkpoint_saved(self, step: int, *, over: bool = False) -> None:
         """Make the checkpoint of `step` count (`over`: the last one), and delete needless ones."""
-        # Each process has a file of its own in it.
-        self.processes.gather([None])
+        self.processes.gather([None])  # each process has a file of its own in it
         self._saved_at = time.perf_counter()
         if not self.processes.leads:
             return

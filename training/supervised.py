@@ -47,8 +47,7 @@ from training.start import Start, adapter_config, keep_exact, load_init, make_st
 # conversations first, whole ones later. A small new model has to learn first to copy a name from
 # the question into its search, and first turns alone teach that in a tenth of the time.
 
-# Conversations are sorted by length within so many batches, to save padding.
-SORTED_BATCHES = 50
+SORTED_BATCHES = 50  # conversations are sorted by length within so many batches, to save padding
 # Of a new model, Muon's multiple of a stage's rate: it learns to copy in far fewer steps.
 MUON = 1.4
 
@@ -158,10 +157,8 @@ class StagedTrainer(SFTTrainer):
 # ---- Preferences: DPO takes pairs of a better and a worse episode of a question, KTO single
 # episodes that are good or bad; ratings of `art-e rate` are such labels.
 
-# In place of a run: the answers of `art-e ask` that the user rated.
-RATINGS = "ratings"
-# Steps before the full rate, and validations of a run after its start.
-WARMUP, VALIDATIONS = 5, 4
+RATINGS = "ratings"  # in place of a run: the answers of `art-e ask` that the user rated
+WARMUP, VALIDATIONS = 5, 4  # steps before the full rate, and validations of a run after its start
 
 
 class Labelled(NamedTuple):
@@ -297,10 +294,8 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
         "max_length": None,
         # No second model is held, and a resumed run still compares with the start.
         "precompute_ref_log_probs": True,
-        # Rows come in the order in which they are taken.
-        "train_sampling_strategy": "sequential",
-        # Our masks are among the columns.
-        "remove_unused_columns": False,
+        "train_sampling_strategy": "sequential",  # rows come in the order in which they are taken
+        "remove_unused_columns": False,  # our masks are among the columns
         "logging_steps": 1,
         **validation.trainer_arguments(training, table.steps),
     }

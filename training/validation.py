@@ -36,8 +36,7 @@ FIGURES = (
     "accuracy unanswerable_accuracy hallucination abstention turns turns_when_correct effort"
 ).split()
 
-# Gives the questions of a split.
-Load = Callable[[Split], Material]
+Load = Callable[[Split], Material]  # gives the questions of a split
 
 # ---- Asking held-out questions, and their figures.
 
@@ -204,8 +203,7 @@ def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> d
         if best is None:
             return training.finish(None)
         trainer._load_from_checkpoint(str(best))
-        # vLLM holds other weights of the same step.
-        trainer._last_loaded_step = -1
+        trainer._last_loaded_step = -1  # vLLM holds other weights of the same step
         with callback.awake():
             figures, episodes = figures_on_test(examiner, generate_at)
     except PausedError as error:
@@ -218,8 +216,7 @@ def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> d
         return training.metrics
     if training.processes.leads:
         file = training.run.folder / EPISODES
-        # A run that was killed in here left some.
-        file.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)  # a run that was killed in here left some
         with AppendLog(file) as log:
             for each in episodes:
                 log.append(each.trajectory.to_line())

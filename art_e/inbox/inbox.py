@@ -312,8 +312,7 @@ def _ranked(found: list[_Scored], wanted: int) -> _Scored:
 def _largest(candidates: Numbers, points: Numbers, count: int) -> _Scored:
     """The `count` candidates with most points, best first, the newest among equals."""
     if len(candidates) > 4 * count:
-        # Mails below the last place's points can't be among the best.
-        parted = points.copy()
+        parted = points.copy()  # mails below the last place's points can't be among the best
         parted.partition(-count)
         (enough,) = (points >= parted[-count]).nonzero()
         candidates, points = candidates.take(enough), points.take(enough)

@@ -9,8 +9,7 @@ from unicodedata import category, decomposition
 from art_e.inbox.tokenizer import ADDRESS, MARKS, STOP_WORDS, WORD, fold
 from art_e.text import CLASSES
 
-# Goes up when older files can't be read any more.
-SCHEMA_VERSION = "12"
+SCHEMA_VERSION = "12"  # goes up when older files can't be read any more
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
 K1 = 1.2
@@ -21,8 +20,7 @@ SUBJECT_WEIGHT = 2
 # can't change a sum, in Python or in SQL.
 POINTS = 1e6
 
-# Unicode's categories of capitals and accents.
-_CASES = ("Lu", "Lt", "Mn", "Mc", "Me")
+_CASES = ("Lu", "Lt", "Mn", "Mc", "Me")  # Unicode's categories of capitals and accents
 
 _FOLDER = Path(__file__).parent
 

@@ -47,11 +47,9 @@ class Vocabulary:
         return {stem: ids[stem] for stem in listed if stem in ids}
 
 
-# `Slice.sent` of a mail without a known date; it sorts last.
-UNDATED = np.iinfo(np.int64).max
+UNDATED = np.iinfo(np.int64).max  # `Slice.sent` of a mail without a known date; it sorts last
 
-# Python's overhead for the strings and the tuple of a mail.
-_BYTES_A_ROW = 500
+_BYTES_A_ROW = 500  # Python's overhead for the strings and the tuple of a mail
 
 _BRACKETED = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
 _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')

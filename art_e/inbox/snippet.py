@@ -12,8 +12,7 @@ SNIPPET_CHARS = 200
 # Part of a body that is searched for a snippet: a limit on the cost of a hostile mail.
 SEARCHED_CHARS = 50_000
 
-# Words this near to each other fit into one snippet.
-_WINDOW = SNIPPET_CHARS * 2 // 3
+_WINDOW = SNIPPET_CHARS * 2 // 3  # words this near to each other fit into one snippet
 
 # Text that is read beyond a snippet's length, where frames of quoted mail are left out.
 _FRAME_CHARS = 1_000

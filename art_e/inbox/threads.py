@@ -16,8 +16,7 @@ from art_e.inbox.schema import statement
 from art_e.inbox.tokenizer import tokens
 
 DAYS = 60
-# Fewer words in a row are no quotation: a greeting, a signature.
-QUOTED_WORDS = 8
+QUOTED_WORDS = 8  # fewer words in a row are no quotation: a greeting, a signature
 LEFT_OUT = "[earlier text left out]"
 _SEVERAL_LEFT_OUT = re.compile(rf"{re.escape(LEFT_OUT)}([\W_]*{re.escape(LEFT_OUT)})+")
 # Of replies and forwards in the languages of mail programs, several in a row.
@@ -40,8 +39,7 @@ WROTE = (
 )
 FRAME = re.compile(rf"[\s>]*(?:$|-{{3}}|{HEADER}|{WROTE})", re.IGNORECASE)
 
-# More mails than this are not sought one by one.
-_MANY = 200
+_MANY = 200  # more mails than this are not sought one by one
 
 
 def bare_subject(subject: str) -> str:

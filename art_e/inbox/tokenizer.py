@@ -19,11 +19,9 @@ import Stemmer
 
 from art_e.text import CLASSES, visible
 
-# Stands in every file's `meta`; a file of another tokenizer is rejected.
-TOKENIZER = "snowball/3"
+TOKENIZER = "snowball/3"  # stands in every file's `meta`; a file of another tokenizer is rejected
 
-# Longer runs are encoded data or noise.
-MAX_WORD_CHARS = 64
+MAX_WORD_CHARS = 64  # longer runs are encoded data or noise
 
 # The commonest words of languages, "may" aside, which is a month.
 FUNCTION_WORDS = {
@@ -35,8 +33,7 @@ STOP_WORDS = FUNCTION_WORDS.pop("en")
 # Of the other languages, by which their mails are recognised.
 MARKS = tuple(f"@{language}" for language in FUNCTION_WORDS)
 _NOT_ENGLISH = frozenset().union(*FUNCTION_WORDS.values())
-# Characters of a mail that tell its language.
-SAMPLE_CHARS = 600
+SAMPLE_CHARS = 600  # characters of a mail that tell its language
 
 # A mail address in lower case; the bounds keep the time linear.
 _LOCAL, _DOMAIN = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@", r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"

@@ -17,8 +17,7 @@ from art_e.models.providers import Accepts
 from art_e.models.tool_formats import as_text, parse_reply, parse_text
 from art_e.text import digest, prompt_text
 
-# Names that every provider accepts.
-_MAX_NAME_CHARS = 64
+_MAX_NAME_CHARS = 64  # names that every provider accepts
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 

@@ -27,10 +27,8 @@ from data_pipeline.synthetic.stories import TELL
 from data_pipeline.synthetic.wording import Company, Person, load_toml, pick, workday
 
 _LEAST, _MOST = 1_000, 500_000
-# Reserved for each story: people and coined names of its own.
-_CAST, _COINED = 6, 8
-# The last day on which a story may begin, so that it ends within the world.
-_LAST_START = 430
+_CAST, _COINED = 6, 8  # reserved for each story: people and coined names of its own
+_LAST_START = 430  # the last day on which a story may begin, so that it ends within the world
 _PATTERN: tuple[Split, ...] = ("train", "validation", "test", "train", "train")
 _SHARES: dict[Split, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 

@@ -279,8 +279,7 @@ class Claims(NamedTuple):
     negated: bool
 
 
-# A question and its gold answer are read for each of their episodes.
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=4_096)  # a question and its gold answer are read for each of their episodes
 def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     """Return the claims of `text`, which is cleaned (and cut at `limit`) first."""
     text = clean(text, limit)
