@@ -273,10 +273,10 @@ def act(policy: LitellmPolicy, messages: Sequence[ChatMessage] = HELLO) -> Polic
     return asyncio.run(policy.act(list(messages), schemas()))
 
 
-def the_error(call: Callable[[], object]) -> str:
+def the_error(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
     """The one line of the `UserError` that the call raises."""
     with pytest.raises(UserError) as raised:
-        call()
+        call(*arguments, **options)
     line = str(raised.value)
     assert "\n" not in line
     return line

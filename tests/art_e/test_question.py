@@ -24,7 +24,7 @@ def write(path: Path, *rows: Any) -> str:
 
 
 def refused(source: str, **options: Any) -> str:
-    return the_error(lambda: load_questions(source, **options))
+    return the_error(load_questions, source, **options)
 
 
 @pytest.mark.parametrize(("name", "count"), [("enron", 1_146), ("enron-hard", 25)])

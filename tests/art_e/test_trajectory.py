@@ -11,11 +11,10 @@ from unittest.mock import Mock
 import pytest
 
 from art_e.agent import episode_record, run_episode
-from art_e.errors import UserError
 from art_e.runs import find_run, list_runs, start_run
 from art_e.trajectory import Trajectory, exchanges, read_trajectories
 from tests import builders
-from tests.builders import LEASE, Start, answer, call, message, read, search, trajectory
+from tests.builders import LEASE, Start, answer, call, message, read, search, the_error, trajectory
 
 
 def test_a_line_gives_the_trajectory_back() -> None:
@@ -94,8 +93,7 @@ def test_folder_left_by_a_kill_is_reused(tmp_path: Path, monkeypatch: pytest.Mon
     assert [each.name for each in out.iterdir()] == ["config.json"]
     (tmp_path / "file").write_text("x")
     for taken in (out, tmp_path / "file", tmp_path / "file" / "inside"):
-        with pytest.raises(UserError, match="--out"):
-            start_run("eval", {"model": "other"}, tmp_path, taken)
+        assert "--out" in the_error(start_run, "eval", {"model": "other"}, tmp_path, taken)
     assert find_run("run", tmp_path).config["model"] == "offline"
 
 

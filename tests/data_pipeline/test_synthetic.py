@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import pytest
 
-from art_e.errors import UserError
 from art_e.question import KINDS, SPLITS
 from data_pipeline.ingest.records import ParsedEmail
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.wording import MONTHS, load_toml, word_list, words_of
 from data_pipeline.synthetic.world import World, WorldConfig, ledger, messages, questions
+from tests.builders import the_error
 from tests.formats import parse_message
 
 SMALL = WorldConfig(size=1000)
@@ -92,12 +92,10 @@ def test_a_bounded_vocabulary_holds_and_one_too_small_names_the_least_that_works
         words |= words_of(f"{entry.question.question} {entry.question.answer}")
     assert len(words) <= 1500
     assert len({name for entry in planted(TRAINING) for name in entry.subjects}) > 80
-    with pytest.raises(UserError, match=r"vocabulary=200 .* use (\d+) or more") as caught:
-        messages(WorldConfig(size=1000, short=True, vocabulary=200))
-    least = int(re.findall(r"use (\d+)", str(caught.value))[0])
-    assert len(questions(WorldConfig(size=1000, short=True, vocabulary=least))) > 50
-    with pytest.raises(UserError):
-        messages(WorldConfig(size=1000, short=True, vocabulary=least - 1))
+    error = the_error(messages, replace(TRAINING, vocabulary=200))
+    [least] = map(int, re.findall(r"vocabulary=200 .* use (\d+) or more", error))
+    assert len(questions(replace(TRAINING, vocabulary=least))) > 50
+    assert the_error(messages, replace(TRAINING, vocabulary=least - 1))
 
 
 def test_worlds_of_the_same_names_share_them_in_other_pairs() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
 from art_e.text import toml_table
@@ -17,7 +16,7 @@ from evals.judges.claims import read_claims, same_value
 from evals.judges.labels import agreement, load_pairs, rate
 from evals.judges.offline import F1Judge, OfflineJudge, f1, grounded_in
 from evals.scored import Verdict
-from tests.builders import table_rows
+from tests.builders import table_rows, the_error
 
 JUDGE, F1 = OfflineJudge(), F1Judge()
 BOTH = (JUDGE, F1)
@@ -146,8 +145,7 @@ def test_only_an_unanswerable_question_wants_an_abstention(answer: str | None) -
     assert verdict("When is it?", "I don't know", answer).correct
     assert not verdict("When is it?", None, "May 4", answerable=False).correct
     assert not verdict("When is it?", "May 4", "May 4", answerable=False).correct
-    with pytest.raises(UserError, match="answerable"):
-        verdict("When is it?", None, "May 4")
+    assert "answerable" in the_error(verdict, "When is it?", None, "May 4")
     gold = "Contact iBuyit@x.example, as that is not available"  # reads as an abstention
     assert verdict("Whom do I ask?", gold, "iBuyit@x.example", answerable=True).correct
     assert not verdict("Whom do I ask?", gold, "iBuyit@x.example").correct

@@ -16,11 +16,11 @@ import trl
 from safetensors.torch import load_file
 from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 
-from art_e.errors import UserError
 from art_e.models.checkpoint import meant_checkpoint
 from art_e.models.loading import load_checkpoint
 from art_e.trajectory import read_trajectories
 from tests import fake_vllm
+from tests.builders import the_error
 from tests.training import full, tiny
 from training import grpo
 from training.cli import carry_out
@@ -197,9 +197,7 @@ def test_whole_weights_go_to_vllm_as_trl_sends_them(base: Path, tmp_path: Path) 
 
 def test_what_cannot_work_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(name: str, *changes: str) -> str:
-        with pytest.raises(UserError) as raised:
-            trained(name, tmp_path / "no-such-model", tmp_path / "run", *changes)
-        return str(raised.value)
+        return the_error(trained, name, tmp_path / "no-such-model", tmp_path / "run", *changes)
 
     with monkeypatch.context() as patch:
         patch.setattr("importlib.util.find_spec", lambda name: None)

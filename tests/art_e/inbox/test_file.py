@@ -79,7 +79,7 @@ def test_an_unknown_address_suggests_the_nearest(db: Path) -> None:
     nearest = {"bop@test.example": "bob@", "cleo@test.exmaple": "cleo@", "x" * 100_000: ""}
     with InboxFile(db) as file:
         for address, suggested in (nearest | {"\x1b[31m\n\ud800'; --": ""}).items():
-            message = the_error(partial(file.open_inbox, address))
+            message = the_error(file.open_inbox, address)
             assert re.match(f"no inbox .*; nearest: {suggested}", message)
             assert "art-e inboxes" in message and len(message) < 1_000
             assert not re.search(r"[\x1b\ud800]", message)

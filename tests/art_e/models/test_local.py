@@ -145,12 +145,12 @@ def test_a_tokenizer_that_servers_load_differently_is_noticed(copied: Path) -> N
 )
 def test_missing_and_damaged_checkpoints(copied: Path, name: str, content: str, line: str) -> None:
     file = copied / name
-    assert "is a file; name the folder" in the_error(lambda: load_checkpoint(str(file)))
-    assert "there is no folder" in the_error(lambda: load_checkpoint(str(copied / "nowhere")))
+    assert "is a file; name the folder" in the_error(load_checkpoint, str(file))
+    assert "there is no folder" in the_error(load_checkpoint, str(copied / "nowhere"))
     if content == "-":
         file.unlink()
     elif content == "cut":
         file.write_bytes(file.read_bytes()[:-1000])
     else:
         file.write_text(content)
-    assert line in the_error(lambda: load_checkpoint(str(copied)))
+    assert line in the_error(load_checkpoint, str(copied))

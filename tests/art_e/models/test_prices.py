@@ -70,7 +70,7 @@ def test_the_limit_holds(limit: float, steps: list[tuple[int, int | float | None
 @pytest.mark.parametrize(("text", "words"), CASES["malformed"])
 def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:
     own.write_text(text)
-    line = the_error(lambda: price_of(VLLM))
+    line = the_error(price_of, VLLM)
     assert words in line and str(own) in line
 
 

@@ -11,11 +11,10 @@ import datasets
 import pytest
 from markdown_it import MarkdownIt
 
-from art_e.errors import UserError
 from art_e.question import Question, Split, load_questions
 from data_pipeline.golden.exchange import card, export, stats
 from data_pipeline.golden.golden_set import Check, GoldenSet, with_checks
-from tests.builders import files_of
+from tests.builders import files_of, the_error
 
 
 def question(number: int, split: Split | None) -> Question:
@@ -65,8 +64,7 @@ def test_an_export_is_whole_or_not_there(golden: GoldenSet, tmp_path: Path) -> N
     export(golden, tmp_path / "out")
     assert load_questions(str(tmp_path / "out" / "questions.parquet")) == golden.questions
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
-    with pytest.raises(UserError, match="exists already"):
-        export(golden, tmp_path / "out")
+    assert "exists already" in the_error(export, golden, tmp_path / "out")
 
 
 HOSTILE = "x | y\n\n# owned <script>alert(1)</script> [a](http://e) `b` ![i](//e) **c** {{ 7*7 }}"

@@ -88,7 +88,7 @@ def test_damage_is_refused(tmp_path: Path, name: str, fields: str, words: str) -
     first, rest = (text, "") if name == "manifest.json" else text.split("\n", 1)
     changed = json.dumps({**json.loads(first), **json.loads(fields)})
     (tmp_path / name).write_text(f"{changed}\n{rest}", "utf-8")
-    assert words in the_error(lambda: GoldenSet.load(tmp_path))
+    assert words in the_error(GoldenSet.load, tmp_path)
 
 
 def test_killed_at_any_write_it_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

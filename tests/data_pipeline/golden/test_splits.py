@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
 from art_e.text import toml_table
@@ -22,7 +21,7 @@ from data_pipeline.golden import generate, inboxes
 from data_pipeline.golden.golden_set import Step
 from data_pipeline.golden.inboxes import Counts, Mail, choose_inboxes, draw, split, threads_of
 from data_pipeline.ingest.batch import Rules
-from tests.builders import make_inbox, raw
+from tests.builders import make_inbox, raw, the_error
 from tests.golden import set_of
 
 OWNERS = toml_table(__package__, "owners.toml")
@@ -59,8 +58,7 @@ def test_whose_inboxes_are_chosen(tmp_path: Path, owner: str, chosen: list[str])
         assert sorted(drawn) == chosen
         # A single inbox goes to test.
         assert sorted(drawn.values()) == ["test", "train", "train"][: len(chosen)]
-        with pytest.raises(UserError, match="--min-mails"):
-            choose_inboxes(file, Counts(), 0, 1_000)
+        assert "--min-mails" in the_error(choose_inboxes, file, Counts(), 0, 1_000)
 
 
 START = dt.datetime(2001, 1, 1)
