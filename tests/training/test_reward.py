@@ -1,7 +1,6 @@
 """The reward: outcomes keep their order whatever the weights, and each component pays its fact."""
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +15,11 @@ from training.reward import OUTCOMES, Outcome, RewardWeights, brevity, outcome_o
 
 DEFAULT = RewardWeights()
 RIGHT = Verdict(True, True, "test", "right")
-WRONG = Verdict(False, True, "test", "wrong")
+# However right, an answer that no mail read supports is wrong.
 UNSUPPORTED = Verdict(True, False, "test", "right, and no mail says so")
+WRONG = Verdict(False, True, "test", "wrong")
+VERDICTS = {"right": RIGHT, "unsupported": UNSUPPORTED, "wrong": WRONG}
+TABLES = toml_table(__package__, "rewards.toml")
 
 counts = st.integers(0, 40)
 
@@ -82,17 +84,7 @@ def test_a_better_outcome_always_earns_more(
 
 
 def test_invalid_weights() -> None:
-    for field, value, words in (
-        *((name, 5.0, f"'{name}' could earn") for name in OUTCOMES[1:]),
-        # At its best an abstention would earn what a right answer may fall to.
-        ("read", 0.9, "'abstained' could earn 1.1"),
-        *(
-            (name, value, name)
-            for name in ("effort", "abstained")
-            for value in (float("nan"), float("inf"), "much")
-        ),
-        *((name, 1.0, name) for name in ("turns", "correct", "concision")),
-    ):
+    for field, value, words in TABLES["invalid"]:
         with pytest.raises(ValidationError, match=words):
             RewardWeights.model_validate({field: value})
 
@@ -105,44 +97,12 @@ def test_the_defaults_lie_in_the_bands_of_the_reference() -> None:
 
 
 def answered(**facts: Any) -> Rubric:
-    known: dict[str, Any] = {
-        "max_turns": 10, "answerable": True, "num_gold_sources": 1, "answered": True,
-        "found_gold": True, "read_gold": True, "sources_correct": True, "num_sources": 1,
-        "turns": 3, "effort": 3,
-    }  # fmt: skip
-    return Rubric(**{**known, **facts})
-
-
-EMPTY = Rubric(max_turns=10, answerable=False, abstained=True, turns=2, effort=2)
-GUESSED = Rubric(max_turns=10, answerable=False, answered=True, num_sources=1)
-ABSTAINED = {"answered": False, "abstained": True, "num_sources": 0}
-OUT = {"answered": False, "ran_out_of_turns": True, "unparseable_calls": 1}
-LOST = {"answered": False, "lost_to_format": True, "unparseable_calls": 3}
-
-
-# What any outcome is paid, and what a right one is.
-ANY = {"format": 0.0, "found": 0.1, "read": 0.1}
-CORRECT = {**ANY, "correctness": 1.1, "effort": 0.2 * 0.7, "sources": 0.3, "concision": 0.1,
-           "length": 0.1}  # fmt: skip
+    return Rubric(**{**TABLES["answered"], **facts})
 
 
 def test_components() -> None:
-    for rubric, verdict, components in (
-        (answered(), RIGHT, CORRECT),
-        (answered(read_gold=False), WRONG, {**ANY, "wrong_answer": -0.9, "read": 0.0}),
-        # However right, an answer that no mail read supports is wrong.
-        (answered(found_gold=False), UNSUPPORTED, {**ANY, "wrong_answer": -0.9, "found": 0.0}),
-        # Abstention is right if nothing answers, and needs no judge.
-        (EMPTY, None, {**CORRECT, "effort": 0.2 * 0.8}),
-        # Mails cited for nothing cost the concision.
-        (replace(EMPTY, num_sources=2), None, {**CORRECT, "effort": 0.2 * 0.8, "concision": 0.0}),
-        (answered(**ABSTAINED), None, {**ANY, "abstention": 0.1}),
-        (answered(**OUT), None, {**ANY, "out_of_turns": -0.4, "format": -0.1 / 3}),
-        (answered(**LOST), None, {**ANY, "lost_to_format": -1.9, "format": -0.1}),
-        # A guess is wrong without a judge.
-        (GUESSED, None, {"wrong_answer": -0.9, "format": 0.0, "found": 0.0, "read": 0.0}),
-    ):
-        reward = reward_of(rubric, verdict, DEFAULT)
+    for base, facts, verdict, components in TABLES["components"]:
+        reward = reward_of(Rubric(**{**TABLES[base], **facts}), VERDICTS.get(verdict), DEFAULT)
         assert reward is not None
         assert reward.components == pytest.approx(components)
         assert reward.total == pytest.approx(sum(components.values()))
@@ -151,7 +111,7 @@ def test_components() -> None:
 
 
 def test_each_component_pays_its_fact() -> None:
-    for name, facts, value in toml_table(__package__, "rewards.toml")["rows"]:
+    for name, facts, value in TABLES["facts"]:
         reward = reward_of(answered(**facts), RIGHT, DEFAULT)
         assert reward is not None
         assert reward.components[name] == pytest.approx(value), facts

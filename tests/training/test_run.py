@@ -16,8 +16,9 @@ from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
 from evals.hacking import detect
 from evals.scored import Scored
-from tests.builders import QUESTION, make_inbox, raw, the_error, trajectory
+from tests.builders import QUESTION, make_inbox, raw, the_error
 from tests.evals.hacks import canned, hacking, honest
+from tests.evals.runs import episode
 from tests.training import tiny
 from tests.training.tiny import validation
 from training import run
@@ -25,17 +26,11 @@ from training.recipe import Setting, load_recipe
 from training.run import STATE, WINDOW, Step, TrainingAlarm, TrainingRun, opened, read_steps
 
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
-RUBRIC = {
-    "answered": True, "abstained": False, "answerable": True, "lost_to_format": False,
-    "turns": 1, "effort": 1, "tool_calls": 1, "num_sources": 0, "prompt_tokens": 1,
-    "completion_tokens": 1,
-}  # fmt: skip
 
 
 def scored(step: int) -> Scored:
-    policy, row = {"step": step, "group": f"{step}/q"}, QUESTION.to_row()
-    made = trajectory(policy=policy, question=row, rubric=RUBRIC, episode_id=f"e{step}")
-    return Scored(QUESTION, made)
+    policy = {"step": step, "group": f"{step}/q"}
+    return Scored(QUESTION, episode(QUESTION, "right", policy=policy, episode_id=f"e{step}"))
 
 
 def validate(training: TrainingRun, step: int, correct: float, wrong: float = 0.0) -> None:

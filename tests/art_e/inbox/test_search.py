@@ -23,24 +23,12 @@ from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
 from art_e.inbox.tokenizer import addresses, fold, search_words, stems, tokens, words
 from art_e.tools import Tools, View
 from data_pipeline.ingest import batch
-from tests.builders import (
-    BOB,
-    QUESTION,
-    date_header,
-    message_ids,
-    new_file,
-    raw,
-    run,
-    search,
-    table,
-    table_rows,
-    tries,
-    with_files,
-)
+from tests import builders
+from tests.builders import BOB, date_header, message_ids, new_file, raw, tries, with_files
 from tests.queries import Query, as_row, plain_connection, run_query, run_sql
 
 FILLER = "The weather here stays dry and nobody minds. " * 30
-CASES = table(__file__, "search.toml")
+CASES = builders.table(__file__, "search.toml")
 
 
 def filled(text: str) -> str:
@@ -138,7 +126,7 @@ def test_a_mails_day_is_that_of_its_own_zone(tmp_path: Path) -> None:
         for shown in (*on_the_8th, inbox.read("<late@t>")):
             assert shown is not None and shown.to_json()["date"] == "2020-01-08T22:00-08:00"
         for utc, late in ((False, "2020-01-08"), (True, "2020-01-09")):
-            hits = run(Tools(inbox, View(utc=utc)), search())["hits"]
+            hits = builders.run(Tools(inbox, View(utc=utc)), builders.search())["hits"]
             assert [hit["date"] for hit in hits] == ["2020-01-09", late]
 
 
@@ -207,11 +195,11 @@ def test_mails_that_say_the_same_are_one_hit(tmp_path: Path) -> None:
             assert copies == {"<file@t>": 1, "<other@t>": 1, "<b@t>": 2}
             for count in (1, 2, 3):
                 assert inbox.search(keywords, max_results=count) == hits[:count]
-        shown = run(Tools(inbox), search())["hits"]
+        shown = builders.run(Tools(inbox), builders.search())["hits"]
         assert [hit.get("copies") for hit in shown] == [None, None, 2]
         assert {*inbox.copies("a@t")} == {"<a@t>", "<b@t>"} and inbox.copies("c@t") == []
         # Its copy counts as a gold mail.
-        gold = replace(QUESTION, message_ids=("<a@t>",))
+        gold = replace(builders.QUESTION, message_ids=("<a@t>",))
         assert gold_mails(inbox, gold) == [{"<a@t>", "<b@t>"}]
 
 
@@ -271,7 +259,7 @@ def test_cjk_is_found_by_any_part_of_it(tmp_path: Path) -> None:
             assert message_ids(inbox.search(query.words, query=query)) == ["<tokyo@t>"]
 
 
-OTHER_FORMS = table_rows(__file__, "forms.tsv")
+OTHER_FORMS = builders.table_rows(__file__, "forms.tsv")
 
 
 def test_words_are_found_in_the_forms_of_their_language(tmp_path: Path) -> None:
