@@ -17,31 +17,19 @@ from art_e.observation import Shown, prepared, tidied
 from art_e.question import Question
 from art_e.text import digest
 from art_e.tools import LEAN_ARGUMENTS, NAMED_RECIPIENTS, Tools, View, schemas
-from tests.builders import answer, date_header, message, new_file, raw, read, run, search
+from tests.builders import answer, date_header, message, new_file, raw, read, run, search, table
 
 BOB = "bob@test.example"
-OFFER = (
-    "The harbor office costs 4,120 dollars a month, heating and the two parking lots included.\n"
-    "We have to decide before the end of the week.\n\nAnn Alder\nRoom 1402\n555 0143"
-)
-FRAME = "-----Original Message-----\nFrom: Ann Alder\nSent: 3 Jan\nTo: Bob; Cid\nSubject: Offer\n\n"
+CASES = table(__file__, "lean.toml")
+OFFER, FRAME = CASES["offer"], CASES["frame"]
 CROWD = ", ".join(f"P{number} <p{number}@test.example>" for number in range(10))
+TALK = "we talked about the quay and its lamps for a while. " * 3
+MINUTES = [f"Item {number}: {TALK}" for number in range(40)]
+MINUTES[30] += "The lighthouse was sold to Gus."
+WORDS = {"offer": OFFER, "frame": FRAME, "crowd": CROWD, "minutes": "\n".join(MINUTES)}
+FIELDS = [{name: text.format(**WORDS) for name, text in each.items()} for each in CASES["mails"]]
 MAILS = [
-    raw("<offer@t>", subject="Offer of a harbor office", body=OFFER, date=date_header(3)),
-    raw("<copy@t>", subject="Fwd: Offer", body=f"{FRAME}{OFFER}", sender="Cid <cid@test.example>",
-        date=date_header(2)),
-    raw("<reply@t>", subject="Re: Offer", sender="Cid <cid@test.example>", date=date_header(4),
-        body=f"The harbor office is too dear for us, says Dora.\n\n{FRAME}{OFFER}"),
-    raw("<second@t>", subject="Keys", date=date_header(5),
-        body="The keys of the harbor office are with Emil.\n\nAnn Alder\nRoom 1402\n555 0143"
-        "\n\nThis message is confidential and intended for the addressee; if you received it in"
-        " error, notify the sender."),
-    raw("<crowd@t>", subject="Picnic", to=f"{BOB}, {CROWD}", body="Bring cake.",
-        date=date_header(6)),
-    raw("<long@t>", subject="Minutes", date=date_header(7), body="\n".join(
-        f"Item {number}: " + "we talked about the quay and its lamps for a while. " * 3
-        + ("The lighthouse was sold to Gus." if number == 30 else "") for number in range(40))),
-    raw("<theirs@t>", body="The secret.", to="cid@test.example", date=date_header(7)),
+    *(raw(**fields) for fields in FIELDS),
     *(raw(f"<noise{number}@t>", subject="News", body=f"Nothing about any office, part {number}.",
           date=date_header(8 + number)) for number in range(8)),
 ]  # fmt: skip

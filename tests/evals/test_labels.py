@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.question import Question
 from art_e.runs import Run
@@ -16,6 +15,7 @@ from evals.report.build import build_report
 from evals.report.tables import measure
 from evals.scored import Scored, Verdict, load_run
 from tests.builders import table_rows, write_lines
+from tests.builders import the_error as the_user_error
 from tests.command_line import HOSTILE, assert_safe, json_of, the_error
 from tests.command_line import Run as Cli
 from tests.evals.runs import Outcome, episode, episodes, question, write_run
@@ -140,8 +140,8 @@ def test_what_is_no_pair_is_named(tmp_path: Path) -> None:
         ([pair, {**pair, "half": "third"}], "line 2: half"),
         ([without_reason], "line 1: why"),
     ):
-        with pytest.raises(UserError, match=words):
-            labels.load_pairs(write_lines(tmp_path / "pairs.jsonl", *rows))
+        pairs = write_lines(tmp_path / "pairs.jsonl", *rows)
+        assert words in the_user_error(labels.load_pairs, pairs)
 
 
 def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Cli) -> None:

@@ -77,40 +77,34 @@ def trainings(training_home: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return Trainings(training_home, tmp_path_factory.mktemp("whole") / "start")
 
 
-RUN = "training.run:TrainingRun"
+RUN, LONG = "training.run:TrainingRun", pytest.mark.long
 
 
-# `checkpoint` is the newest that counts then.
+# `checkpoint` is the newest that counts then. Validations come after every second step; with a
+# checkpoint after as many `minutes` there is one after each step.
 @pytest.mark.parametrize(
-    ("kind", "moment", "checkpoint"),
+    ("kind", "moment", "checkpoint", "minutes"),
     [
-        pytest.param("sft", Moment("training.validation", "validation_of", 3), "checkpoint-2",
-                     marks=pytest.mark.long),
-        ("grpo", Moment("training.roller", "figures", 3), "checkpoint-2"),
-        pytest.param("grpo", Moment(RUN, "checkpoint_saved", 1), None, marks=pytest.mark.long),
-        pytest.param("grpo", Moment(RUN, "finish", 1), "checkpoint-5", marks=pytest.mark.long),
+        pytest.param("sft", Moment("training.validation", "validation_of", 3), "checkpoint-2", None,
+                     marks=LONG),
+        ("grpo", Moment("training.roller", "figures", 3), "checkpoint-2", None),
+        ("grpo", Moment("training.roller", "figures", 4), "checkpoint-3", 0.0),
+        pytest.param("grpo", Moment(RUN, "checkpoint_saved", 1), None, None, marks=LONG),
+        pytest.param("grpo", Moment(RUN, "finish", 1), "checkpoint-5", None, marks=LONG),
     ],
 )  # fmt: skip
 def test_killed_and_resumed_the_run_is_the_same(
-    trainings: Trainings, tmp_path: Path, kind: str, moment: Moment, checkpoint: str | None
-) -> None:
+    trainings: Trainings, tmp_path: Path,
+    kind: str, moment: Moment, checkpoint: str | None, minutes: float | None,
+) -> None:  # fmt: skip
     out = tmp_path / kind
-    assert trainings.train(kind, out, moment=moment) == -signal.SIGKILL
-    assert not Run(out).complete
+    code = trainings.train(kind, out, moment=moment, checkpoint_minutes=minutes)
+    assert code == -signal.SIGKILL and not Run(out).complete
     newest = newest_checkpoint(out)
     assert (newest and newest.name) == checkpoint
+    # The best one and the last are kept.
+    assert minutes is None or len(list(out.glob("checkpoints/checkpoint-*"))) == 2
     assert trainings.done(kind, out, "--resume") == trainings.whole(kind)
-
-
-def test_checkpoints_by_the_clock(trainings: Trainings, tmp_path: Path) -> None:
-    """After each step, if steps are slow: the run is the same with them, and killed."""
-    out, moment = tmp_path / "run", Moment("training.roller", "figures", 4)
-    assert trainings.train("grpo", out, moment=moment, checkpoint_minutes=0.0) == -signal.SIGKILL
-    newest = newest_checkpoint(out)
-    # Validations come after every second step.
-    assert newest is not None and newest.name == "checkpoint-3"
-    assert len(list(newest.parent.glob("checkpoint-*"))) == 2
-    assert trainings.done("grpo", out, "--resume") == trainings.whole("grpo")
 
 
 def test_each_part_of_a_paused_run_makes_a_step(trainings: Trainings, tmp_path: Path) -> None:

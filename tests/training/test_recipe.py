@@ -4,7 +4,6 @@ import json
 import shlex
 import shutil
 import tomllib
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def test_files_that_are_no_recipe(tmp_path: Path) -> None:
         ("none", "no recipe 'none'; there are"), (tmp_path / "none.toml", "no recipe"),
         (tmp_path / "torn.toml", "is no TOML"), (tmp_path / "binary.toml", "no recipe"),
     ):  # fmt: skip
-        assert words in the_user_error(partial(load_recipe, str(name)))
+        assert words in the_user_error(load_recipe, str(name))
 
 
 # ---- `--recipe`: questions are asked in the form of episodes that a recipe says.

@@ -3,7 +3,6 @@
 import datetime as dt
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def test_a_query_finds_what_it_says(text: str, files: dict[bool, InboxFile]) -> 
 
 def test_what_is_not_understood_is_refused_by_its_name() -> None:
     for text, error in [*table_rows(__file__, "refused.tsv"), ["(" * 101, "100 brackets"]]:
-        assert error in the_user_error(partial(parse_query, text, TODAY)), text
+        assert error in the_user_error(parse_query, text, TODAY), text
 
 
 PIECES = [*'(){}-+* "\n\0\u2028', *"OR AND from: in: after: foo: lease 日本".split()]

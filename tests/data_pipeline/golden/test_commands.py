@@ -17,12 +17,12 @@ from data_pipeline.golden.exchange import import_rows
 from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.builders import date_header, files_of, make_inbox, raw, table, table_rows, write_lines
+from tests.builders import files_of, make_inbox, raw, table, table_rows, write_lines
 from tests.command_line import BOB, HOSTILE, Run, assert_safe, json_of, the_error
 from tests.provider import KEY
 
 # A row of an own set; one of the public data set, whose gold mail is there.
-ROW, PUBLIC = table(__file__, "rows.toml").values()
+ROW, PUBLIC, MAILS = table(__file__, "rows.toml").values()
 
 
 @pytest.fixture
@@ -115,16 +115,8 @@ DEEP = "[" * 60 + "]" * 60
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
     """Mail of Bob's: 1 (and its copy 1b), 2, a later 3 and one without a date; 4 is Carl's."""
     path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
-    lease = "The lease of the warehouse ends on May 3.\n"
-    mails = [
-        raw("<1@test>", date=date_header(2), body=lease),
-        raw("<1b@test>", date=date_header(3), body=lease),
-        raw("<2@test>", date=date_header(4), body="Twelve pallets came."),
-        raw("<3@test>", date=date_header(20), body="It ends in June."),
-        raw("<4@test>", date=date_header(2), to="carl@test.example", body="For Carl."),
-        raw("<5@test>", date=None, body="When was this?"),
-    ]
-    make_inbox(path, mails, Rules(any_id=True))
+    undated = raw("<5@test>", date=None, body="When was this?")
+    make_inbox(path, [*(raw(**each) for each in MAILS), undated], Rules(any_id=True))
     with InboxFile(path) as opened:
         yield opened
 
