@@ -71,15 +71,10 @@ def scripted(
     return train
 
 
-def weights(training: TrainingRun) -> dict[str, Any]:
+def moved(training: TrainingRun, start: Start) -> bool:
     last = newest_checkpoint(training.run.folder)
     assert last is not None
-    loaded: dict[str, Any] = load_start(str(last)).model.state_dict()
-    return loaded
-
-
-def moved(training: TrainingRun, start: Start) -> bool:
-    before, after = start.model.state_dict(), weights(training)
+    before, after = (each.model.state_dict() for each in (start, load_start(str(last))))
     return any(bool((before[name] != after[name]).any()) for name in before)
 
 

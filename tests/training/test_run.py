@@ -132,7 +132,8 @@ def test_another_run_is_not_resumed(tmp_path: Path) -> None:
 
 def test_a_run_is_not_resumed_over_other_mail(tmp_path: Path) -> None:
     db, moved = tmp_path / "inbox.duckdb", tmp_path / "moved.duckdb"
-    recipe = tiny.recipe(f"data={{questions='{tmp_path}', db='{db}'}}")
+    golden = f"data={{questions='{tmp_path}', db='{db}'}}"
+    recipe = tiny.recipe(golden, "judging.validation=offline")
     setting, out = Setting("grpo", recipe, 0), tmp_path / "run"
     make_inbox(db, [raw("<1@t>"), raw("<2@t>", subject="Other")])
     with tiny.begun(setting, out) as training:
