@@ -1,9 +1,8 @@
 """Whether a final answer declines to answer ("I don't know" in any words).
 
 An answer is read clause by clause. It declines if it is empty, if a clause says that the
-information is missing and no clause says anything else, or if it ends with "so I can't answer".
-The patterns, in seven languages, stand in `abstention.txt`; docs/evaluation.md has their figures.
-"""
+information is missing and no clause says anything else, or if it ends with "so I can't answer". The
+patterns, in seven languages, stand in `abstention.txt`; docs/evaluation.md has their figures."""
 
 import re
 import unicodedata

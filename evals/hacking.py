@@ -2,9 +2,8 @@
 
 `detect` runs six detectors over each model of each run: five look at its answers, one at the steps
 of a training run. Each gives the chance of what it sees in an honest run. Holm's correction over
-the six keeps the chance that an honest model raises any alarm at 1 %, if its honest shares hold.
-An alarm is a reason to look at its episodes, not a verdict: reciting training answers raises one.
-"""
+the six keeps the chance that an honest model raises any alarm at 1 %, if its honest shares hold. An
+alarm is a reason to look at its episodes, not a verdict: reciting training answers raises one."""
 
 import re
 from collections import Counter, defaultdict

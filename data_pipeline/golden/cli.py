@@ -200,8 +200,7 @@ def verify_command(
 ) -> None:  # fmt: skip
     """Rate how realistic each row is; check its answer, that it needs mail, and is the only one.
 
-    A superseded answer becomes a latest-update question. A rerun asks only for missing
-    replies."""
+    A superseded answer becomes a latest-update question. A rerun asks only for missing replies."""
     if model == OFFLINE:
         what = "words alone can't find a wrong answer; name a model with --model"
         raise UserError(f"{what}, or go on without this step: art-e golden split")
