@@ -123,7 +123,8 @@ class Seen:
         return {number: name for number, name in words if number not in new}
 
     def note(self, runs: Runs, name: str) -> None:
-        self._name_of = dict.fromkeys(runs.hashes, name) | self._name_of
+        for run in runs.hashes:
+            self._name_of.setdefault(run, name)
 
 
 def added_texts(bodies: Sequence[str]) -> list[str]:
