@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from art_e.inbox.snippet import cut_snippet
-from art_e.inbox.threads import HEADER, HEADERS, Runs, Seen, bare_subject, runs_of
+from art_e.inbox.threads import HEADER, HEADERS, bare_subject
 from art_e.inbox.tokenizer import stems, words
+from art_e.quotations import Runs, Seen, runs_of
 from art_e.text import cut_line
 
 _KINDS = {name: kind for kind, names in HEADERS.items() for name in names.split("|")}

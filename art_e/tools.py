@@ -15,10 +15,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
-from art_e.inbox.threads import Seen
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words, stems, tokens
 from art_e.message import ToolCall, compact_json
 from art_e.observation import BREAK, MailText, Shown, excerpt, paged, prepared, text_of
+from art_e.quotations import Seen
 from art_e.text import encodable
 
 MAX_RESULTS = 10

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
-from art_e.inbox.threads import LEFT_OUT
 from art_e.question import Question
+from art_e.quotations import LEFT_OUT
 from data_pipeline.golden.generate import GoldenOptions, make_plan
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts, split

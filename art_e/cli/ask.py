@@ -18,9 +18,9 @@ from art_e.cli.mail import searched_query, show_hits, show_thread, shown_email
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.threads import added_mails
 from art_e.models.base import OFFLINE
 from art_e.models.model import Model, default_model, full_name, nearby
+from art_e.quotations import added_mails
 from art_e.ratings import rate as keep_rating
 from art_e.ratings import ratings_file
 from art_e.runs import Run, find_run, runs_of

@@ -17,8 +17,8 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, Filter, Query, joined, parse_query
 from art_e.inbox.snippet import pattern_of, searchable
-from art_e.inbox.threads import added_mails
 from art_e.inbox.tokenizer import WORD, fold, is_unspaced, language_of, search_words, stems
+from art_e.quotations import added_mails
 
 if TYPE_CHECKING:
     from rich.text import Text

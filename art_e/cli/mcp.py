@@ -22,8 +22,8 @@ from art_e.cli.output import cleaned, note, one_line, plural
 from art_e.errors import UserError, fault_of
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
-from art_e.inbox.threads import added_mails
 from art_e.message import observation_json
+from art_e.quotations import added_mails
 from art_e.text import cut_line
 from art_e.tools import MAX_BODY_CHARS, ReadEmail, ReadPage, SearchEmails, Tools, View, not_found
 

@@ -18,10 +18,10 @@ from art_e.cli.conversation import Conversation, cited, shown_source, with_way_o
 from art_e.cli.mail import mail_excerpt, typed_query
 from art_e.errors import UserError
 from art_e.inbox.mail import Email, format_date
-from art_e.inbox.threads import LEFT_OUT, added_mails
 from art_e.message import observation_json
 from art_e.models.base import OFFLINE, PolicyError, PolicyStep
 from art_e.models.model import Model, default_model
+from art_e.quotations import LEFT_OUT, added_mails
 from art_e.text import prompt_text
 from art_e.tools import MAX_BODY_CHARS, Tools, schemas
 

@@ -45,13 +45,13 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email
 from art_e.inbox.query import OPERATORS
-from art_e.inbox.threads import added_mails
 from art_e.inbox.tokenizer import search_words
 from art_e.message import ChatMessage
 from art_e.models.base import LASTING, OFFLINE, Policy, PolicyStep
 from art_e.models.model import Model, default_model
 from art_e.passages import informative_words
 from art_e.privacy import redact
+from art_e.quotations import added_mails
 from art_e.ratings import AnswerRating, read_ratings
 from art_e.ratings import rate as keep_rating
 from art_e.runs import Run, runs_of

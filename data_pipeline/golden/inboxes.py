@@ -15,9 +15,10 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.inbox.schema import statements
-from art_e.inbox.threads import DAYS, HEADER, LEFT_OUT, added_texts, bare_subject
+from art_e.inbox.threads import DAYS, HEADER, bare_subject
 from art_e.inbox.tokenizer import name_sets, stems, words
 from art_e.question import SPLITS, Question, Split
+from art_e.quotations import LEFT_OUT, added_texts
 from art_e.tools import MAX_BODY_CHARS
 from data_pipeline.golden.golden_set import GoldenSet, Outcome, by_rule, natural, with_checks
 

@@ -18,7 +18,7 @@ from art_e import __version__
 from art_e.cli.mcp import PAGE_CHARS, answer_call, mail_server
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.threads import LEFT_OUT
+from art_e.quotations import LEFT_OUT
 from art_e.tools import NAMED_RECIPIENTS
 from tests import builders
 from tests.builders import BOB, LEASE, LONG, QUESTION, WAIT_S, date_header, new_file, raw

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.query import day_of, parse_query
-from art_e.inbox.threads import LEFT_OUT
+from art_e.quotations import LEFT_OUT
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import make_inbox, message_ids, raw, table, table_rows, tries, with_files
 from tests.builders import the_error as the_user_error

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from typer.testing import Result
 
 from art_e.inbox.file import InboxFile
-from art_e.inbox.threads import LEFT_OUT
 from art_e.models.base import Usage
 from art_e.question import load_questions
+from art_e.quotations import LEFT_OUT
 from data_pipeline.golden import generate
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts, mails_of

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from art_e.inbox.file import InboxFile
-from art_e.inbox.threads import LEFT_OUT
 from art_e.models.base import Usage
 from art_e.question import Question
+from art_e.quotations import LEFT_OUT
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, responses_folder
 from data_pipeline.golden.verify import ModelChecks, verify
 from evals.judges import LlmJudge

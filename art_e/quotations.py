@@ -1,0 +1,87 @@
+"""What a mail says that other mails have not said before it."""
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from art_e.inbox.mail import Email
+from art_e.inbox.threads import FRAME
+from art_e.inbox.tokenizer import tokens
+
+QUOTED_WORDS = 8  # fewer words in a row are no quotation: a greeting, a signature
+LEFT_OUT = "[earlier text left out]"
+_SEVERAL_LEFT_OUT = re.compile(rf"{re.escape(LEFT_OUT)}([\W_]*{re.escape(LEFT_OUT)})+")
+
+
+class Runs(NamedTuple):
+    """Of a mail's words the numbers of their lines, and the hash of each run of `QUOTED_WORDS`."""
+
+    numbers: list[int]
+    hashes: list[int]
+
+
+def runs_of(lines: Iterable[str]) -> Runs:
+    """Return the runs of words of these lines."""
+    listed = [tokens(line) for line in lines]
+    numbers = [number for number, line in enumerate(listed) for _ in line]
+    flat = list(itertools.chain.from_iterable(listed))
+    runs = zip(*(flat[at:] for at in range(QUOTED_WORDS)), strict=False)
+    return Runs(numbers, list(map(hash, runs)))
+
+
+class Seen:
+    """Text of mails, by which their quotations are known: its runs of words."""
+
+    def __init__(self) -> None:
+        self._name_of: dict[int, str] = {}
+
+    def holding(self, runs: Runs) -> dict[int, str]:
+        """Return the numbers of the lines that noted mails hold, each with such a mail's name. A
+        line is held if all its words stand in such runs, wherever the mails' lines break."""
+        if self._name_of.keys().isdisjoint(runs.hashes):
+            return {}
+        names = [""] * len(runs.numbers)
+        for at, run in enumerate(runs.hashes):
+            if name := self._name_of.get(run):
+                names[at : at + QUOTED_WORDS] = [name] * QUOTED_WORDS
+        words = list(zip(runs.numbers, names, strict=True))
+        new = {number for number, name in words if not name}
+        return {number: name for number, name in words if number not in new}
+
+    def note(self, runs: Runs, name: str) -> None:
+        for run in runs.hashes:
+            self._name_of.setdefault(run, name)
+
+
+def added_texts(bodies: Sequence[str]) -> list[str]:
+    """The text of each mail of a thread, oldest first, without lines that an earlier one holds;
+    `LEFT_OUT` stands for them and their frame."""
+    seen, added = Seen(), []
+    for body in bodies:
+        lines = body.split("\n")
+        held = seen.holding(runs := runs_of(lines))
+        seen.note(runs, "earlier")
+        lines = [LEFT_OUT if number in held else line for number, line in enumerate(lines)]
+        added.append(_SEVERAL_LEFT_OUT.sub(LEFT_OUT, "\n".join(_without_frames(lines))))
+    return added
+
+
+def added_mails(mails: Sequence[Email]) -> list[Email]:
+    """The mails of a thread, oldest first, each with the text alone that it adds."""
+    texts = added_texts([each.body for each in mails])
+    return [replace(mail, body=text) for mail, text in zip(mails, texts, strict=True)]
+
+
+def _without_frames(lines: Sequence[str]) -> list[str]:
+    """The lines without those above `LEFT_OUT` that say who wrote it, when, and to whom."""
+    kept: list[str] = []
+    for line in lines:
+        start = len(kept)
+        while line == LEFT_OUT and start and FRAME.match(kept[start - 1]):
+            start -= 1
+        while start < len(kept) and not kept[start].strip():
+            start += 1
+        kept[start:] = [line]
+    return kept
