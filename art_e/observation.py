@@ -111,8 +111,7 @@ def _bare(line: str) -> str:
 
 
 def _headers(lines: Sequence[str], start: int) -> tuple[int, dict[str, str]]:
-    """Return where the headers of quoted mail end that start there, and what they say; `start` if
-    a subject is not among them."""
+    """Return where headers of quoted mail end, and what they say; `start` if without a subject."""
     fields: dict[str, str] = {}
     last, end = "", start
     for at in range(start, min(len(lines), start + _NEAR)):
@@ -214,8 +213,7 @@ def _own_end(lines: Sequence[str]) -> int:
 
 
 def paged(lines: Sequence[str], chars: int) -> list[str]:
-    """Return the lines in pages of at most about `chars` characters, at least one page; a longer
-    line is cut at a space."""
+    """Return the lines in pages of about `chars` characters; a longer line is cut at a space."""
     pages: list[str] = [""]
     for line in lines:
         is_long = len(line) > chars

@@ -27,8 +27,7 @@ from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"
 
-# From this score up right answers to validation questions outnumber wrong ones the most
-# (`bench/fit_passages.py`).
+# From this score up right minus wrong is largest on validation (`bench/fit_passages.py`).
 ABSTAIN_BELOW = 8.88
 # "How many" is the number of hits that contain all its names: enough names, and few such hits.
 NAMES_TO_COUNT, COUNTED = 3, range(2, 5)

@@ -278,8 +278,7 @@ def _passages(
     by = query.held(f"{mail['from']} {month}")
     authors = [by := own if each.frame else by for each, own in zip(sentences, held, strict=True)]
     subject = query.held(mail["subject"])
-    # Of each value the share of the names that stand by it, or that its author has if it may stand
-    # in a signature.
+    # Of each value the share of the names by it, or its author's if it may stand in a signature.
     named = [
         query.share(
             held[at].union(*held[max(0, at - 2) : at], authors[at] if length < _SHORT_LINE else ()),

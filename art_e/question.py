@@ -121,8 +121,7 @@ def read_rows(source: str) -> Iterator[RawRow]:
     folder of that name is `./enron`). A folder holds `train.jsonl`, `validation.jsonl` and
     `test.jsonl`, or one `questions.jsonl`, or else Parquet files at any depth, or other JSONL
     files. Rows without a split get the one in the name of their file
-    (`test-00000-of-00001.parquet`) or part of the hub data set. Raises `UserError` if there is no
-    such source."""
+    (`test-00000-of-00001.parquet`) or part of the hub data set. Raises `UserError` without one."""
     path = Path(source)
     if source in SHIPPED:
         file = resources.files(__package__).joinpath("data", f"{source}.jsonl.xz")

@@ -356,8 +356,7 @@ class Tools:
         return fields | self._head(mail, mail) | numbered | {"body": body}
 
     def _head(self, mail: Hit | Email, whole: Email | None = None) -> dict[str, Any]:
-        """Return what was not shown yet of a mail's date, sender and subject, and of a `whole` one
-        its time and recipients."""
+        """Return what is new of a mail's date, sender and subject; of its recipients if `whole`."""
         date = self._date(mail)
         head: dict[str, Any] = {
             "date": date if whole else date[:10],
@@ -456,8 +455,7 @@ def _marks(hit: Hit) -> dict[str, Any]:
 
 
 def _strong(hits: list[Hit]) -> list[Hit]:
-    """The hits before the first that is weak: without the word that fewest hits have, and far below
-    the best one's score."""
+    """Return the hits before one that lacks their rarest word and scores far below the best."""
     words = {word for hit in hits for word in hit.missing}
     lacking = {word: sum(word in hit.missing for hit in hits) for word in words}
     matched = [word for word in sorted(words) if lacking[word] < len(hits)]

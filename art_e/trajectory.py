@@ -59,8 +59,7 @@ def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
 
 
 def fill_heads(results: Iterable[dict[str, Any]], heads: dict[str, dict[str, Any]]) -> None:
-    """Give hits and mails the date, people and subject that an earlier result of the episode showed
-    of them; `heads` keeps these."""
+    """Give hits and mails the date, people and subject shown of them before, as `heads` says."""
     for result in results:
         hits = result.get("hits")
         for mail in hits if isinstance(hits, list) else [result]:

@@ -94,8 +94,7 @@ class StructuredModel:
         return self._calls.budget.exhausted
 
     def try_again(self) -> bool:
-        """Call the model again after failures, if that may help: False if it refuses, or if a call
-        could cost more than is left."""
+        """Call the model again after failures; False if it refuses, or calls may cost too much."""
         if self.exhausted or (self._stopped is not None and self._stopped.kind in REFUSED):
             return False
         self._stopped, self._failures = None, 0

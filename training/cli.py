@@ -173,7 +173,12 @@ def load_material(data: Data, split: Split) -> Material:
             raise UserError(f"there is no golden set at {golden}: {remedy}; {other}")
         questions = load_questions(golden, split)
         check_questions(questions, file)
-    chosen = [each for each in questions if not data.kinds or _kinds(each) <= set(data.kinds)]
+    # A world asks some questions where nothing answers: of their like, whose words they have, too.
+    chosen = [
+        each
+        for each in questions
+        if not data.kinds or {each.kind, each.provenance.get("like", each.kind)} <= {*data.kinds}
+    ]
     if not chosen:
         raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
     if data.unanswerable is not None:
@@ -184,12 +189,6 @@ def load_material(data: Data, split: Split) -> Material:
         kept = set(ids[: data.train_questions])
         chosen = [each for each in chosen if each.id in kept]
     return Material(file, [dataclasses.replace(each, split=split) for each in chosen])
-
-
-def _kinds(question: Question) -> set[str]:
-    """Return the question's kind and, if a world asks it where nothing answers, that of its like,
-    whose words it has."""
-    return {str(question.kind), str(question.provenance.get("like", question.kind))}
 
 
 def planted_in(data: Data) -> dict[str, Planted]:

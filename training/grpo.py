@@ -185,8 +185,7 @@ class AgentTrainer(GRPOTrainer):
                 scores = usual(model, input_ids, attention_mask, *args, **options)
             self._scores = scores[0].detach()
             return scores
-        # TRL asks how likely the tokens were when they were sampled. vLLM says nan of what it could
-        # not score.
+        # TRL asks how likely the tokens were when sampled. vLLM says nan of what it did not score.
         if self._sampled is not None:
             rows = pad_sequence(list(map(torch.tensor, self._sampled)), batch_first=True)
             return rows.nan_to_num().to(input_ids.device), None, None

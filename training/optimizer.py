@@ -21,8 +21,7 @@ FLAT = 1e-6  # rewards and advantages that differ by less are equal but for roun
 
 @contextlib.contextmanager
 def own_tokens_scored() -> Iterator[None]:
-    """Have TRL compute logits of labelled tokens only, also on a CPU, and have transformers keep
-    the episodes of a row apart."""
+    """Have TRL compute logits of labelled tokens only, and transformers keep episodes apart."""
     module: Any = utils
     usual = module._use_triton
     module._use_triton = lambda device: device.type == "cpu" or usual(device)
@@ -86,8 +85,7 @@ def attention_by_episode(
     *, episodes: Sequence[int] | None = None, **options: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
     """Return transformers' sdpa attention. In a row of several `episodes` of those lengths each
-    attends to itself alone, by causal kernels without a mask, which would take the whole row's
-    square."""
+    attends to itself alone, by causal kernels: a mask would take the square of the whole row."""
     attend: Any = sdpa_attention_forward
     if episodes is None:
         return attend(module, query, key, value, mask, **options)  # type: ignore[no-any-return]

@@ -83,8 +83,7 @@ NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
 
 
 class EpisodeTokens(NamedTuple):
-    """The tokens of a mean episode, those of its prompt and those that the model writes, and the
-    number of mails it reads."""
+    """Tokens of a mean episode, of its prompt and of the model's own, and mails that it reads."""
 
     tokens: float
     prompt: float
@@ -108,8 +107,7 @@ def expected_episode(recipe: Recipe) -> EpisodeTokens:
 @dataclass(frozen=True)
 class TrainingPlan:
     """What a recipe takes: the bytes of each GPU by phase and part, how many whole episodes' keys
-    and values have `room`, hours by part, and seconds from batch to batch. It fits if there are no
-    `faults`."""
+    and values have `room`, hours by part, and seconds a batch. It fits if there are no `faults`."""
 
     recipe: str
     parameters: int

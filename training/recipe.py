@@ -175,9 +175,8 @@ class Sft(RecipeTable):
 
 class Vllm(RecipeTable):
     """Generation by vLLM: in the training process with the share `memory` of its GPU, or by vLLM's
-    own server on other GPUs (`training/launch/vllm_server.sh`), or several, with commas between.
-    With `overlap` these generate the next batch, by the weights of now, while this one is trained
-    on. "off" removes the table."""
+    own servers on other GPUs (`training/launch/vllm_server.sh`), with commas between. With
+    `overlap` these generate the next batch while this one is trained on. "off": no table."""
 
     mode: Literal["colocate", "server"]
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.5
@@ -195,9 +194,8 @@ class Vllm(RecipeTable):
 
 class Grpo(RecipeTable):
     """Reinforcement learning: `questions` groups of `rollouts` episodes, over all processes, then
-    an optimizer step on each of the `minibatches` of them. As many `spare` questions are asked
-    along, to replace those whose rollouts all earn the same (dynamic sampling: DAPO, Yu et al.,
-    2025)."""
+    an optimizer step on each of the `minibatches` of them. `spare` questions are asked along,
+    to replace those whose rollouts all earn the same (dynamic sampling: DAPO, Yu et al., 2025)."""
 
     steps: Count
     questions: Count = 8
@@ -262,10 +260,9 @@ class Preference(RecipeTable):
 
 
 class Judging(RecipeTable):
-    """The judges: `reward` in training, `validation` on held-out questions, a different one so
-    that a hole in the first shows. "f1" is for the exact answers of worlds. `relative` compares the
-    rollouts of a question (`training.judging`). A validation asks `questions`, the test
-    `test_questions`."""
+    """The judges: `reward` in training, `validation` on held-out questions, another one so that
+    holes show. "f1" is for the exact answers of worlds. `relative` compares the rollouts of a
+    question (`training.judging`). A validation asks `questions`, the test `test_questions`."""
 
     reward: str = "offline"
     validation: str = "f1"

@@ -148,8 +148,7 @@ class Roller:
             return self.collected(self.played(questions, step, dispatch))
 
     def played(self, questions: Sequence[Question], step: int, generate: Generate) -> Played:
-        """Roll out and score a group for each of the `questions`. It meets no other process, so
-        that a thread may do it."""
+        """Roll out and score a group for each question. A thread may do it: no process is met."""
         form, size = self.training.setting.recipe.episode, self.table.rollouts
         episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
         groups = in_groups(roll_out(episodes, self.tokens, generate, form), size)

@@ -210,8 +210,7 @@ def roll_out(
         if len(transcript.ids) + form.turn_tokens > form.episode_tokens:
             episode.cut_off()
     going = [each for each in rollouts if not each.episode.done]
-    # Two turns, and between them the note in place of observations (of one call: others have what
-    # the turn leaves of its limit).
+    # Two turns, and between them the note in place of the observations of one call.
     spare = 2 * form.turn_tokens + len(tokens.between([_LAST], cut=True))
 
     def follow(place: int, turn: Turn) -> list[int] | None:

@@ -50,10 +50,9 @@ STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
-    since the run began. `accuracy` is of answerable questions; of the
-    `groups`, `flat_groups` had no spread in reward, `replaced` ones by spare
-    ones, `unranked` were not compared; `unjudged` episodes lost their groups.
+    """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums so
+    far. `accuracy` is of answerable questions; of the `groups`, `flat_groups` had no spread, spare
+    ones `replaced` some, `unranked` were not compared; `unjudged` episodes lost their groups.
     `entropy` is in nats a token, `ratio_mean` a token's probability by the trainer over vLLM's."""
 
     step: int

@@ -31,8 +31,7 @@ _TEMPLATES = resources.files("training").joinpath("templates")
 
 
 class Start(NamedTuple):
-    """A model in memory, maybe with an adapter of peft, and its tokenizer; `lean`: it is trained in
-    the lean form of episode."""
+    """A model in memory, maybe with an adapter of peft, its tokenizer, and whether it is `lean`."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast

@@ -57,9 +57,8 @@ class Examiner(NamedTuple):
         return Sampler(self.start, limit, temperature, setting.seed, batch)
 
     def examine(self, split: Split, generate: Generate, settings: dict[str, Any]) -> list[Scored]:
-        """Return an episode for each held-out question of the split, judged by the reward's judge
-        and then by the validations'. `settings` are the trajectories' policy. Raises `PausedError`
-        if a judge fails too often."""
+        """Return an episode for each held-out question, judged by the reward's judge and then by
+        the validations', with `settings` as policy. Raises `PausedError` if judges fail often."""
         material = self.load(split)
         training, recipe = self.training, self.training.setting.recipe
         judges = (self.judges.reward, self.judges.validation)

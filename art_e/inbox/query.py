@@ -48,8 +48,7 @@ _LETTER, _GAP = r"[^\W_]", r"[\W_]+"
 
 
 class Filter(NamedTuple):
-    """An operator of `OPERATORS`, "word", "phrase" or "prefix" with its value; or "and", "or" and
-    "not" with what they join."""
+    """An operator of `OPERATORS`, "word", "phrase" or "prefix" with its value; or their join."""
 
     operator: str
     value: str = ""

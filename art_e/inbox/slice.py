@@ -54,8 +54,7 @@ _BYTES_A_ROW = 500  # Python's overhead for the strings and the tuple of a mail
 _BRACKETED = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
 _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 
-# The position of a mail that has a message id, and the second when it or the copy with that id was
-# sent: earlier the id is unknown.
+# The position of a mail with a message id, and when that, or its copy, was sent, in seconds.
 Named = tuple[int, int]
 Postings = tuple[Numbers, Reals]
 # The numbers of several terms, ascending, each as often as it has postings; and these.
@@ -252,8 +251,7 @@ class Slice:
 
     def _matching(self, wanted: str | None, role: Literal["from", "to", "cc"], size: int) -> Mask:
         """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that fits, by the rule
-        of the macro `address_matches`, over the names that the first `size` mails give; None: that
-        is the person."""
+        of the macro `address_matches`, by the names in the first `size` mails; None: the person."""
         folded = fold(wanted or "")
         bracketed = _BRACKETED.search(folded)
         parts = list(filter(None, _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)))

@@ -271,9 +271,8 @@ class Stage:
         self, kind: Kind, bank: str, *evidence: Fact, answer: str = "", first: Fact | None = None,
         until: Draft | None = None, **slots: str | Person,
     ) -> None:  # fmt: skip
-        """Plant a question of the gold mails in `evidence`, the last of which states the answer. It
-        is asked on or after their day, before `until` changes the answer. `first` is the earliest
-        fact that ever answered it."""
+        """Plant a question of the gold mails in `evidence`, whose last states the answer. It is
+        asked from their day on, before `until` changes it; `first` fact ever answered it."""
         text, subjects = self._question(bank, slots)
         mails = [fact.mail for fact in evidence]
         last = max(mails, key=lambda mail: mail.minute)

@@ -124,8 +124,7 @@ def _turn(exchange: Exchange, handles: Mapping[str, str], shared: _Shared) -> di
     """A turn of the model: `{"says", "calls", "notes"}`. A call is `{"tool", "arguments",
     "results"}`; arguments are strings, lists of strings or None, or one text if they are not a JSON
     object. Results and notes are `{"hits"}`, `{"mail", "handle"}`, `{"error"}`, `{"note"}` or
-    `{"text"}`. Texts, mails and their heads are numbers of shared values, in which message ids
-    stand in place of handles."""
+    `{"text"}`. Texts, mails, heads are numbers of shared values, with message ids for handles."""
 
     def shown(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [part for each in results for part in _result(each, handles, shared)]

@@ -87,8 +87,7 @@ def _charts(
     kind: str, column: str, chart: Mapping[str, Any], more: str,
     rows: Sequence[tuple[TrainingRows, pd.DataFrame]], **options: Any,
 ) -> list[CurveChart]:  # fmt: skip
-    """A chart of `figures.toml` with `more` in its note, and a curve for each run that has the
-    column; none if none has."""
+    """A chart of `figures.toml` with `more` in its note, and a curve for each run that has it."""
     numbers = {each.label: _numbers(frame, column) for each, frame in rows}
     curves = {label: values for label, values in numbers.items() if values.notna().any()}
     name, scale = f"{kind}-{column.replace('_', '-')}", chart.get("scale", "number")
