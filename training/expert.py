@@ -30,6 +30,8 @@ from training.rollout import ChatTokens, Material, in_groups
 NO_LOSS = -100
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
 _WORD = re.compile(r"[\w'’-]+")
+# A number, or words that begin with a capital.
+_VALUE = re.compile(r"\$?\d[\d,-]*\d|\d|[A-ZÀ-Þ][\w'’-]+(?: [A-ZÀ-Þ][\w'’-]+)*")
 # Questions that a worker process plays at a time; fewer are played in this one.
 _AT_ONCE = 500
 
@@ -168,7 +170,7 @@ def _play(
         expert = Expert(episode, each, Random(f"{seed}/{each.question.id}"), noise, form.spaced)
         expert.play()
         # The expert knows that it must give up otherwise, and a model can't.
-        if episode.rubric.found_gold is not False and expert.saw_evidence():
+        if not expert.lost and expert.saw_evidence():
             conversations.append((each.question.id, episode.messages))
     return conversations
 
@@ -177,13 +179,15 @@ def _play(
 class Expert:
     """Plays `episode` about the question and gold mails of `planted`, with mistakes by `rng`. With
     `leading_space` a text in its calls begins with a space if it does where it is copied from: a
-    small model copies tokens, and a word after a space has other ones."""
+    small model copies tokens, and a word after a space has other ones. It is `lost` if searches for
+    all words did not find all gold mails."""
 
     episode: Episode
     planted: Planted
     rng: Random
     noise: Noise
     leading_space: bool = False
+    lost: bool = False
 
     def play(self) -> None:
         turns = self._play()
@@ -202,38 +206,30 @@ class Expert:
         if self._errs("malformed"):
             yield AssistantMessage("The answer is in the mail.")
         names, telling = searched_words(self.planted.question.question)
-        if self._errs("lazy_searches"):
-            yield self._search([self.rng.choice(telling)])
-        yield self._search(telling)
-        if not self.planted.question.answerable:
-            if (hits := self._hits()) and self._errs("guesses"):
-                handle = self.rng.choice(hits)
-                yield self._read(handle)
-                yield self._final(self._some_words(), [handle])
-            else:
-                yield self._final(NOTHING, [])
+        lazy = self._errs("lazy_searches")
+        yield self._search((names or telling)[:1] if lazy else telling)
+        if self._errs("gives_up"):
+            yield self._final(NOTHING, [])
+            return
+        if (hits := self._hits()) and self._errs("guesses"):
+            yield self._read(hits[0])
+            yield self._final(self._guess(hits[0]), hits[:1])
             return
         count = len(self.planted.question.message_ids)
-        if len(self._gold()) < count and names and names != telling:
+        if len(self._gold()) < count and names and names != telling and not lazy:
             yield self._search(names)
         gold = self._gold()
-        if len(gold) < count or self._errs("gives_up"):
+        if not count or len(gold) < count:
+            self.lost = bool(count) and not lazy
+            if hits and self._errs("wrong_reads"):
+                yield self._read(hits[0])
             yield self._final(NOTHING, [])
             return
         for handle in self._above(gold) if self._errs("wrong_reads") else gold:
             yield self._read(handle)
-            if handle not in gold and self._errs("wrong_answers"):
-                yield self._final(self._some_words(), [handle])
-                return
         if self._errs("needless_turns"):
             yield self._read(gold[-1])
-        if self._errs("wrong_answers"):
-            yield self._final(self._some_words(), gold)
-            return
-        # In the words of its mail, if one mail holds the answer.
-        evidence = self.planted.evidence
-        answer = evidence[0][1] if len(evidence) == 1 else str(self.planted.question.answer)
-        yield self._final(answer, gold)
+        yield self._final(self._right_answer(), gold)
 
     def _gold(self) -> list[str]:
         by_id = {mail: handle for handle, mail in self.episode.tools.handles.items()}
@@ -253,10 +249,17 @@ class Expert:
         results = [call.results[0] for turn in self.episode.exchanges for call in turn.calls]
         return [result[field] for result in reversed(results) if field in result]
 
-    def _some_words(self) -> str:
-        text = self._shown("body")[0].split() or [NOTHING]
-        start = self.rng.randrange(len(text))
-        return " ".join(text[start : start + 2]).strip(".,:;")
+    def _right_answer(self) -> str:
+        """Return the answer in the words of its mail, if one mail holds it."""
+        evidence = self.planted.evidence
+        return evidence[0][1] if len(evidence) == 1 else str(self.planted.question.answer)
+
+    def _guess(self, handle: str) -> str:
+        """Return the right answer if the mail just read is the gold one, else its last name or
+        number."""
+        if self._gold()[:1] == [handle]:
+            return self._right_answer()
+        return str([NOTHING, *_VALUE.findall(self._shown("body")[0])][-1])
 
     def _errs(self, kind: str) -> bool:
         return bool(self.rng.random() < getattr(self.noise, kind))

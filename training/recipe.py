@@ -43,6 +43,7 @@ class Scratch(RecipeTable):
 
     layers: Count = 3
     hidden: Count = 128
+    widening: Count = 3  # the hidden size times this is the width within a layer
     vocabulary: Count = 4_000
     init: Positive = 0.06  # the standard deviation of its weights
     rope_theta: Positive = 1e6
@@ -129,12 +130,11 @@ class Noise(RecipeTable):
     """How often, per episode, the scripted expert makes each mistake."""
 
     malformed: Share = 0.05  # begins with a message without a call
-    lazy_searches: Share = 0.3  # searches for one word first
+    lazy_searches: Share = 0.3  # searches for one word alone
     wrong_reads: Share = 0.3  # reads the hits in order until it has read the right ones
     needless_turns: Share = 0.15  # reads the mail again
-    wrong_answers: Share = 0.15  # answers with some words of a mail
-    guesses: Share = 0.3  # does so for an unanswerable question
-    gives_up: Share = 0.1  # abstains though a mail answers
+    guesses: Share = 0.3  # answers from the first hit, whatever it is
+    gives_up: Share = 0.1  # abstains after its search
 
 
 class SftStage(RecipeTable):
