@@ -175,8 +175,10 @@ def load_material(data: Data, split: Split) -> Material:
         questions = load_questions(golden, split)
         check_questions(questions, file)
     chosen = [each for each in questions if not data.kinds or _kinds(each) <= set(data.kinds)]
+    if data.stories:
+        chosen = [each for each in chosen if _story(each) in data.stories]
     if not chosen:
-        raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
+        raise UserError(f"split {split} has no question of {', '.join(data.kinds + data.stories)}")
     if data.unanswerable is not None:
         chosen = _fewer_unanswerable(chosen, data.unanswerable)
     if split == "train" and data.train_questions is not None:
@@ -191,6 +193,10 @@ def _kinds(question: Question) -> set[str]:
     """Return the question's kind and, if a world asks it where nothing answers, that of its like,
     whose words it has."""
     return {str(question.kind), str(question.provenance.get("like", question.kind))}
+
+
+def _story(question: Question) -> str:
+    return str(question.provenance.get("story", "")).partition("-")[0]
 
 
 def planted_in(data: Data) -> dict[str, Planted]:

@@ -103,12 +103,14 @@ class Worlds(RecipeTable):
 class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
     `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds. `unanswerable`
-    caps the share of unanswerable questions, `train_questions` the number of those of training."""
+    caps the share of unanswerable questions, `train_questions` the number of those of training.
+    `stories` keeps those of a synthetic world's stories of these kinds."""
 
     worlds: Worlds | None = None
     questions: str | None = None
     db: str | None = None
     kinds: tuple[Kind, ...] = ()
+    stories: tuple[str, ...] = ()
     unanswerable: Annotated[float, Field(gt=0, lt=1)] | None = None
     train_questions: Count | None = None
 
