@@ -19,7 +19,6 @@ from art_e.inbox.tokenizer import words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable, prompt_text
-from art_e.trajectory import AnsweredCall, Exchange
 
 DEFAULT_MAX_TURNS = 10
 # Messages in a row without a right call, and without any, after which the episode is lost.
@@ -33,14 +32,12 @@ _HOW_TO_CALL = (
 LAST_TURN = {"note": "one turn left: call return_final_answer now"}
 NO_ROOM = {"error": "there is no room left to show this"}
 
-_NOTHING = tools.Observation({}, ())
 _Count = Annotated[int, Field(ge=1)]
 
 
 class EpisodeForm(BaseModel, extra="forbid", frozen=True):
-    """The form of an episode: turns, system prompt (None: the default), what the tools show. A
-    recipe trains a model in one form, and its checkpoints carry it. The limits are in tokens:
-    `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt."""
+    """The settings of a recipe's episodes, saved with its checkpoints. `prompt` None is the default
+    system prompt; `turn_tokens` and `episode_tokens` (with the prompt) are limits."""
 
     max_turns: _Count = DEFAULT_MAX_TURNS
     prompt: str | None = None
@@ -102,8 +99,7 @@ class Episode:
     """An episode over `inbox`, which the caller opened with the question's `query_date`.
     `system_prompt` is a template with `$inbox_address`, `$today`, `$max_turns` and `$max_calls`;
     `view` sets which tools there are and how much they show. `today` is the day in the prompt of an
-    inbox opened without a date; later mail is still shown, as clocks may be wrong. `exchanges` and
-    `events` grow with each step; a trajectory keeps the events."""
+    inbox opened without a date; later mail is still shown, as clocks may be wrong."""
 
     def __init__(
         self, inbox: Inbox, question: Question, *, max_turns: int = DEFAULT_MAX_TURNS,
@@ -111,11 +107,10 @@ class Episode:
         today: dt.date | None = None,
     ) -> None:  # fmt: skip
         self.question = question
-        self.tools = tools.Tools(inbox, view)
+        self.tools = (tools.LeanTools if view.lean else tools.Tools)(inbox, view)
         self.final_answer: str | None = None
         self.sources: tuple[str, ...] = ()
         self.done = False
-        self.exchanges: list[Exchange] = []
         self.events: list[dict[str, Any]] = []
         self.rubric = Rubric(max_turns=max_turns, answerable=question.answerable)
         self._gold = [] if question.answerable is False else gold_mails(inbox, question)
@@ -156,7 +151,7 @@ class Episode:
         rubric.tool_calls += len(message.tool_calls)
         rubric.effort += max(1, len(message.tool_calls))
         self.messages.append(message.to_chat())
-        calls: list[AnsweredCall] = []
+        results: list[list[dict[str, Any]]] = []
         events: list[dict[str, Any]] = []
         any_right = False
         self._before = set(self._found), set(self._read)
@@ -168,16 +163,14 @@ class Episode:
                 if error.kind != "refused":
                     setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
                 observation = tools.Observation({"error": str(error)}, ())
-            calls.append(AnsweredCall(encodable(call.name), call.parsed, [observation.content]))
-            events.append(self._event(calls[-1], observation))
-        replies: list[dict[str, Any]] = []
+            results.append([observation.content])
+            events.append(self._event(call, observation))
         if not message.tool_calls:
             rubric.unparseable_calls += 1
-            replies.append({"error": _HOW_TO_CALL})
-            events.append(self._event(AnsweredCall("", {}, replies), _NOTHING))
+            results.append([{"error": _HOW_TO_CALL}])
+            events.append({"turn": rubric.turns, "tool": "", "error": _HOW_TO_CALL})
         self._wrong_messages = 0 if any_right else self._wrong_messages + 1
         self._prose = 0 if message.tool_calls else self._prose + 1
-        results = [call.results for call in calls] or [replies]
         if dropped := self._end():
             answering = next(each for each in results if "done" in each[0])
             answering.append({"note": f"never shown, so no source: {', '.join(dropped)}"})
@@ -189,7 +182,6 @@ class Episode:
             if "cited" in event:
                 # A handle may come from a call behind the answer.
                 event["cited"] = list(map(self.tools.resolve, event["cited"]))
-        self.exchanges.append(Exchange(encodable(message.content or ""), calls, replies))
         self.events += events
         texts = ["\n".join(map(observation_json, each)) for each in results]
         observations: list[ChatMessage] = [
@@ -203,21 +195,19 @@ class Episode:
         """Make the next turn the last, because no second one has room, and return the observations
         with a note that says so. What they hold is taken back unless `shown`."""
         self._is_last = True
-        exchange = self.exchanges[-1]
-        calls = exchange.calls or [AnsweredCall("", {}, exchange.replies)]
-        observations, events = self.messages[-len(calls) :], self.events[-len(calls) :]
+        events = [event for event in self.events if event["turn"] == self.rubric.turns]
+        observations = self.messages[-len(events) :]
         if not shown:
             self._found, self._read = self._before
             self._note_gold()
-            for call in calls:
-                call.results[:] = [NO_ROOM]
-            events = [self._event(call, _NOTHING) for call in calls]
-        if LAST_TURN not in calls[-1].results:
-            calls[-1].results.append(LAST_TURN)
-            events[-1].setdefault("notes", []).append(LAST_TURN["note"])
-        for observation, call in zip(observations, calls, strict=True):
-            observation["content"] = "\n".join(map(observation_json, call.results))
-        self.events[-len(calls) :] = events
+            events = [{"turn": each["turn"], "tool": each["tool"], **NO_ROOM} for each in events]
+            for observation in observations:
+                observation["content"] = observation_json(NO_ROOM)
+        notes = events[-1].setdefault("notes", [])
+        if LAST_TURN["note"] not in notes:
+            notes.append(LAST_TURN["note"])
+            observations[-1]["content"] += f"\n{observation_json(LAST_TURN)}"
+        self.events[-len(events) :] = events
         return observations
 
     def cut_off(self) -> None:
@@ -258,17 +248,16 @@ class Episode:
         self._note_gold()
         return observation
 
-    def _event(self, call: AnsweredCall, observation: tools.Observation) -> dict[str, Any]:
+    def _event(self, call: ToolCall, observation: tools.Observation) -> dict[str, Any]:
         """Return the event of a call, as `Trajectory` describes it, but for its notes."""
-        mails = observation.message_ids
-        event: dict[str, Any] = {"turn": self.rubric.turns, "tool": call.tool}
-        if "error" in call.results[0]:
-            return {**event, "error": call.results[0]["error"]}
-        event["arguments"] = call.arguments
-        if call.tool == "read_email":
+        event: dict[str, Any] = {"turn": self.rubric.turns, "tool": encodable(call.name)}
+        if "error" in observation.content:
+            return {**event, "error": observation.content["error"]}
+        mails, event["arguments"] = observation.message_ids, call.parsed
+        if call.name == "read_email":
             return {**event, "read": mails[0]}
         whole = {"whole": list(observation.whole)} if observation.whole else {}
-        return {**event, "found" if call.tool == "search_emails" else "cited": list(mails), **whole}
+        return {**event, "found" if call.name == "search_emails" else "cited": list(mails), **whole}
 
     def _end(self) -> list[str]:
         """End the episode if its last message did. Return the sources that no search or reading

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from art_e.errors import UserError, explained
-from art_e.storage import AppendLog, locked, partial_of, write_whole
+from art_e.storage import AppendLog, locked, partial_of, whole_lines, write_whole
+from art_e.trajectory import Trajectory
 
 _COMPLETE = "COMPLETE"
 _CONFIG = "config.json"
@@ -119,6 +120,13 @@ def find_run(name: str, parent: Path) -> Run:
         if run.begun:
             return run
     raise UserError(f"no run {name!r} in {parent}; art-e runs list shows them")
+
+
+def read_trajectories(path: Path) -> Iterator[Trajectory]:
+    """The trajectories of a file, in order, without a torn last line. Raises `ValueError` if
+    another line is no trajectory. A missing file has none."""
+    for line in whole_lines(path):
+        yield Trajectory.from_line(line.decode("utf-8"))
 
 
 @contextmanager

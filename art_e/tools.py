@@ -119,12 +119,14 @@ class CallError(Exception):
 
 class Observation(NamedTuple):
     """A tool's answer, and the ids of the mails in it. `whole` are those shown from beginning to
-    end, which count as read; `copies` says in which mail the whole text of another one stands."""
+    end, which count as read; `copies` says in which mail the whole text of another one stands.
+    `notes` tell the model how its search was changed."""
 
     content: dict[str, Any]
     message_ids: tuple[str, ...]
     whole: tuple[str, ...] = ()
     copies: Mapping[str, str] = MappingProxyType({})
+    notes: Sequence[str] = ()
 
 
 def schemas(
@@ -218,66 +220,148 @@ WHOLE_VIEW = View()
 
 
 class Tools:
-    """The tools over one opened inbox."""
+    """The tools over one opened inbox; each hit and mail is shown as if it were the first."""
 
     def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW) -> None:
         self.inbox, self.view = inbox, view
         self.handles: dict[str, str] = {}
         self._handle_of: dict[str, str] = {}
-        # Of the lean view: the text that was shown; that of all hits, and its size; by message id
-        # what was shown of a mail's head, and its pages; the mails shown whole; the last search.
+
+    def search(self, arguments: SearchEmails) -> Observation:
+        limit = self.view.hits
+        requested = arguments.max_results if "max_results" in arguments.model_fields_set else limit
+        count = min(max(requested, 1), limit)
+        words = search_words(arguments.keywords)
+        observation = self._search(words, arguments, count)
+        notes = {
+            f"max_results is 1 to {limit}; {count} was used": count != requested,
+            f"only the first {MAX_WORDS} words were searched for": len(words) > MAX_WORDS,
+            **dict.fromkeys(observation.notes, True),
+            "no mail matches; try other words or fewer filters": not observation.message_ids,
+        }
+        if note := ". ".join(text for text, applies in notes.items() if applies):
+            observation.content["note"] = note
+        return observation
+
+    def read(self, arguments: ReadEmail) -> Observation | None:
+        """Return the mail; None if the inbox lacks it."""
+        email = self.inbox.read(self.resolve(arguments.message_id))
+        return None if email is None else self.shown(email)
+
+    def resolve(self, handle_or_id: str) -> str:
+        """Return the message id that a handle stands for; anything else stays as it is."""
+        return self.handles.get(handle_or_id.strip(), handle_or_id.strip())
+
+    def _search(self, words: list[str], arguments: SearchEmails, count: int) -> Observation:
+        hits = self._hits(words, arguments, count)
+        shown = {"hits": [self._hit(hit) for hit in hits]}
+        return Observation(shown, tuple(hit.message_id for hit in hits))
+
+    def _hits(
+        self, words: Sequence[str], arguments: SearchEmails, count: int, *, snippets: bool = True
+    ) -> list[Hit]:
+        return self.inbox.search(
+            [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
+            **arguments.model_dump(exclude={"keywords", "max_results"}),
+            all_words=self.view.all_words,
+            max_results=count,
+            snippets=snippets,
+        )
+
+    def _name(self, message_id: str) -> str:
+        if not self.view.handles:
+            return message_id
+        handle = self._handle_of.setdefault(message_id, f"m{len(self.handles) + 1}")
+        self.handles[handle] = message_id
+        return handle
+
+    def _hit(self, hit: Hit) -> dict[str, Any]:
+        snippet, limit = hit.snippet, self.view.snippet_chars
+        if limit is not None and len(snippet) > limit:
+            head = snippet[:limit]  # up to the end of a word
+            snippet = f"{head.rpartition(' ')[0] or head}..."
+        shown = {
+            "message_id": self._name(hit.message_id),
+            "date": self._date(hit)[:10],
+            "from": self._person(hit.sender),
+            "subject": _cut(hit.subject),
+            "snippet": snippet,
+            "missing": list(hit.missing),
+        }
+        return self._shown(shown) | _marks(hit)
+
+    def shown(self, email: Email) -> Observation:
+        body = email.body
+        if len(body) > MAX_BODY_CHARS:
+            left = len(body) - MAX_BODY_CHARS
+            body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
+        shown = {
+            "message_id": self._name(email.message_id),
+            "date": self._date(email),
+            "from": self._person(email.sender),
+            **{role: self._listed(people) for role, people in _recipients(email).items()},
+            "subject": _cut(email.subject),
+            "body": body,
+        }
+        return Observation(self._shown(shown), (email.message_id,))
+
+    def _date(self, mail: Hit | Email) -> str:
+        date = mail.date and mail.date.astimezone(dt.UTC) if self.view.utc else mail.date
+        return format_date(date, mail.message_id)
+
+    def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields as the view shows them, without empty lists."""
+        shown = {name: value for name, value in fields.items() if value != []}
+        for name in shown.keys() - {"message_id", "date"} if self.view.spaced else ():
+            text = shown[name]
+            if isinstance(text, str):
+                shown[name] = f" {text}"
+            elif isinstance(text, list):
+                shown[name] = [f" {line}" for line in text]
+        return shown
+
+    def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
+        shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
+        if len(recipients) > MAX_RECIPIENTS:
+            shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
+        return shown
+
+    def _person(self, mailbox: Mailbox) -> str:
+        return _cut(str(mailbox) if self.view.addresses else mailbox.name or mailbox.address)
+
+
+class LeanTools(Tools):
+    """The tools of the lean view: an episode shows nothing twice, and long mails in pages."""
+
+    def __init__(self, inbox: Inbox, view: View) -> None:
+        super().__init__(inbox, view)
         self._shown_text, self._hit_texts = Shown(), Seen()
+        # By message id: the words in a hit's text, what was shown of a mail's head, its pages.
         self._sizes: dict[str, int] = {}
         self._heads: dict[str, dict[str, Any]] = {}
         self._pages: dict[str, list[str]] = {}
         self._wholes: set[str] = set()
         self._words: list[str] = []
 
-    def search(self, arguments: SearchEmails) -> Observation:
-        most = self.view.hits
-        requested = arguments.max_results if "max_results" in arguments.model_fields_set else most
-        wanted = min(max(requested, 1), most)
-        words = search_words(arguments.keywords)
-        hits, spelled = self._hits(words, arguments, wanted), dict[str, str]()
-        if self.view.lean:
-            tried = [word for word in words[:MAX_WORDS] if len(word) <= MAX_WORD_CHARS]
-            lacked = (word for word in tried if all(word in hit.missing for hit in hits))
-            near = ((word, self.inbox.spelling(word)) for word in lacked)
-            spelled = {word: other for word, other in near if other is not None}
+    def _search(self, words: list[str], arguments: SearchEmails, count: int) -> Observation:
+        """Correct words that no hit has, and leave off weaker hits unless the call has a limit."""
+        hits = self._hits(words, arguments, count, snippets=False)
+        tried = [word for word in words[:MAX_WORDS] if len(word) <= MAX_WORD_CHARS]
+        lacked = (word for word in tried if all(word in hit.missing for hit in hits))
+        near = ((word, self.inbox.spelling(word)) for word in lacked)
+        spelled = {word: other for word, other in near if other is not None}
         if spelled:
             words = [spelled.get(word, word) for word in words]
-            hits = self._hits(words, arguments, wanted)
-        is_limited = self.view.lean and "max_results" not in arguments.model_fields_set
-        strong = _strong(hits) if is_limited else hits
-        weaker = len(hits) - len(strong)
-        if self.view.lean:
-            observation = self._lean_hits(strong, words)
-        else:
-            shown = {"hits": [self._hit(hit) for hit in hits]}
-            observation = Observation(shown, tuple(hit.message_id for hit in hits))
-        notes = {
-            f"max_results is 1 to {most}; {wanted} was used": wanted != requested,
-            f"only the first {MAX_WORDS} words were searched for": len(words) > MAX_WORDS,
-            **{f"{word}: searched as {other}": True for word, other in spelled.items()},
-            "no mail matches; try other words or fewer filters": not hits,
-            f"{weaker} weaker hits left off; max_results shows them": weaker > 0,
-        }
-        if note := ". ".join(text for text, applies in notes.items() if applies):
-            observation.content["note"] = note
-        return observation
+            hits = self._hits(words, arguments, count, snippets=False)
+        strong = hits if "max_results" in arguments.model_fields_set else _strong(hits)
+        notes = [f"{word}: searched as {other}" for word, other in spelled.items()]
+        if weaker := len(hits) - len(strong):
+            notes.append(f"{weaker} weaker hits left off; max_results shows them")
+        self._words = words
+        return self._new(strong)._replace(notes=notes)
 
-    def _hits(self, words: Sequence[str], arguments: SearchEmails, count: int) -> list[Hit]:
-        return self.inbox.search(
-            [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
-            **arguments.model_dump(exclude={"keywords", "max_results"}),
-            all_words=self.view.all_words,
-            max_results=count,
-            snippets=not self.view.lean,
-        )
-
-    def _lean_hits(self, hits: Sequence[Hit], words: Sequence[str]) -> Observation:
+    def _new(self, hits: Sequence[Hit]) -> Observation:
         """Show of each hit what is new. A hit whose whole text stands in one above is its copy."""
-        self._words = list(words)
         ids = [hit.message_id for hit in hits]
         entries: dict[str, dict[str, Any]] = {}
         copies: dict[str, str] = {}
@@ -323,15 +407,15 @@ class Tools:
         return self._head(hit) | {"snippet": snippet} | marks
 
     def read(self, arguments: ReadEmail) -> Observation | None:
-        email = self.inbox.read(self.resolve(arguments.message_id))
-        if email is None:
+        """Return the page of a mail that `page` or `find` names, else the one that fits the last
+        search best."""
+        assert isinstance(arguments, ReadPage)  # `parse_call` gives the lean view's arguments
+        mail = self.inbox.read(self.resolve(arguments.message_id))
+        if mail is None:
             return None
-        if isinstance(arguments, ReadPage):
-            return Observation(self._shown(self._page(email, arguments)), (email.message_id,))
-        return self.shown(email)
+        return Observation(self._shown(self._page(mail, arguments)), (mail.message_id,))
 
     def _page(self, mail: Email, arguments: ReadPage) -> dict[str, Any]:
-        """Return the page that `page` or `find` names, else the one that fits the last search."""
         name, number = mail.message_id, arguments.page
         fields: dict[str, Any] = {"message_id": self._name(name)}
         if number == 0:
@@ -369,73 +453,6 @@ class Tools:
         new = {name: value for name, value in head.items() if shown.get(name) != value}
         shown |= new
         return new
-
-    def resolve(self, handle_or_id: str) -> str:
-        """The message id that a handle stands for; anything else stays as it is."""
-        return self.handles.get(handle_or_id.strip(), handle_or_id.strip())
-
-    def _name(self, message_id: str) -> str:
-        if not self.view.handles:
-            return message_id
-        handle = self._handle_of.setdefault(message_id, f"m{len(self.handles) + 1}")
-        self.handles[handle] = message_id
-        return handle
-
-    def _hit(self, hit: Hit) -> dict[str, Any]:
-        snippet, limit = hit.snippet, self.view.snippet_chars
-        if limit is not None and len(snippet) > limit:
-            head = snippet[:limit]  # up to the end of a word
-            snippet = f"{head.rpartition(' ')[0] or head}..."
-        shown = {
-            "message_id": self._name(hit.message_id),
-            "date": self._date(hit)[:10],
-            "from": self._person(hit.sender),
-            "subject": _cut(hit.subject),
-            "snippet": snippet,
-            "missing": list(hit.missing),
-        }
-        return self._shown(shown) | _marks(hit)
-
-    def shown(self, email: Email) -> Observation:
-        body = email.body
-        if len(body) > MAX_BODY_CHARS:
-            left = len(body) - MAX_BODY_CHARS
-            body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
-        shown = {
-            "message_id": self._name(email.message_id),
-            "date": self._date(email),
-            "from": self._person(email.sender),
-            "to": self._listed(email.to),
-            "cc": self._listed(email.cc),
-            "bcc": self._listed(email.bcc),
-            "subject": _cut(email.subject),
-            "body": body,
-        }
-        return Observation(self._shown(shown), (email.message_id,))
-
-    def _date(self, mail: Hit | Email) -> str:
-        date = mail.date and mail.date.astimezone(dt.UTC) if self.view.utc else mail.date
-        return format_date(date, mail.message_id)
-
-    def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields as the view shows them, without empty lists."""
-        shown = {name: value for name, value in fields.items() if value != []}
-        for name in shown.keys() - {"message_id", "date"} if self.view.spaced else ():
-            text = shown[name]
-            if isinstance(text, str):
-                shown[name] = f" {text}"
-            elif isinstance(text, list):
-                shown[name] = [f" {line}" for line in text]
-        return shown
-
-    def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
-        shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
-        if len(recipients) > MAX_RECIPIENTS:
-            shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
-        return shown
-
-    def _person(self, mailbox: Mailbox) -> str:
-        return _cut(str(mailbox) if self.view.addresses else mailbox.name or mailbox.address)
 
 
 def _recipients(mail: Email) -> dict[str, tuple[Mailbox, ...]]:

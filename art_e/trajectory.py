@@ -7,11 +7,9 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from art_e.message import ChatMessage, ToolCall, compact_json
-from art_e.storage import whole_lines
 
 SCHEMA = "art-e/trajectory/1"
 
@@ -153,10 +151,3 @@ class Trajectory:
         except (AttributeError, RecursionError, TypeError) as error:
             raise ValueError(str(error)) from None
         return read
-
-
-def read_trajectories(path: Path) -> Iterator[Trajectory]:
-    """The trajectories of a file, in order, without a torn last line. Raises `ValueError` if
-    another line is no trajectory. A missing file has none."""
-    for line in whole_lines(path):
-        yield Trajectory.from_line(line.decode("utf-8"))

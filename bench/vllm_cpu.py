@@ -22,7 +22,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.runs import read_trajectories
+from art_e.trajectory import Trajectory
 from tests.processes import free_port
 from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import full

@@ -30,11 +30,10 @@ from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep,
 from art_e.models.providers import KNOWN
 from art_e.publish import public_name
 from art_e.question import Question
-from art_e.runs import Run, held, runs_of
+from art_e.runs import Run, held, read_trajectories, runs_of
 from art_e.storage import AppendLog, whole_lines
 from art_e.text import digest, prompt_text, toml_table
 from art_e.tools import WHOLE_VIEW, View
-from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
 from evals.scored import Judge, Key, Scored, judged, limited_gather, load_run
 

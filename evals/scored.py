@@ -12,8 +12,8 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import words
 from art_e.question import Question
-from art_e.runs import Run
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.runs import Run, read_trajectories
+from art_e.trajectory import Trajectory
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

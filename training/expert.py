@@ -20,6 +20,7 @@ from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.offline import NOTHING
 from art_e.runs import find_run
 from art_e.storage import runs_folder
+from art_e.trajectory import exchanges
 from data_pipeline.ingest.batch import spread
 from data_pipeline.synthetic.stage import Planted
 from evals.scored import HELD_OUT, Scored, load_run
@@ -246,7 +247,8 @@ class Expert:
 
     def _mails(self, field: str) -> list[dict[str, Any]]:
         """Return the results, and the hits in them, that show that field, the last first."""
-        results = [call.results[0] for turn in self.episode.exchanges for call in turn.calls]
+        turns = exchanges(self.episode.messages)
+        results = [call.results[0] for turn in turns for call in turn.calls]
         shown = [mail for result in results for mail in (*result.get("hits", ()), result)]
         return [mail for mail in reversed(shown) if field in mail]
 

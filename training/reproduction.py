@@ -26,9 +26,8 @@ from art_e.models.model import Model, full_name
 from art_e.models.providers import ending
 from art_e.privacy import load_env
 from art_e.question import Question
-from art_e.runs import Run
+from art_e.runs import Run, read_trajectories
 from art_e.storage import expanded, home, locked, write_whole
-from art_e.trajectory import read_trajectories
 from evals.judges import needs_model
 from evals.metrics import HEADLINE, compare, model_metrics
 from evals.report import tables

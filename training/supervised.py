@@ -27,9 +27,9 @@ from trl.trainer.sft_trainer import SFTTrainer
 from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.ratings import read_ratings
-from art_e.runs import runs_of
+from art_e.runs import read_trajectories, runs_of
 from art_e.storage import runs_folder
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.trajectory import Trajectory
 from evals.scored import Scored
 from training import validation
 from training.expert import NO_LOSS, MarkedTokens, marked_tokens, part_of, stored_episodes, worth_of

@@ -23,9 +23,9 @@ from art_e.models.model import Model, default_model, full_name, nearby
 from art_e.quotations import added_mails
 from art_e.ratings import rate as keep_rating
 from art_e.ratings import ratings_file
-from art_e.runs import Run, find_run, runs_of
+from art_e.runs import Run, find_run, read_trajectories, runs_of
 from art_e.storage import home, runs_folder
-from art_e.trajectory import Trajectory, exchanges, read_trajectories
+from art_e.trajectory import Trajectory, exchanges
 
 OFFLINE_NOTE = (
     "offline shows the passages that fit best and understands nothing; --model NAME asks a model"

@@ -16,7 +16,7 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from pydantic import Field, ValidationError
 
-from art_e import __version__
+from art_e import __version__, tools
 from art_e.cli.options import AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import cleaned, note, one_line, plural
 from art_e.errors import UserError, fault_of
@@ -25,9 +25,8 @@ from art_e.inbox.mail import Email
 from art_e.message import observation_json
 from art_e.quotations import added_mails
 from art_e.text import cut_line
-from art_e.tools import MAX_BODY_CHARS, ReadEmail, ReadPage, SearchEmails, Tools, View, not_found
 
-PAGE_CHARS = 2 * MAX_BODY_CHARS  # of a page of a conversation, or one mail; 4,000 tokens
+PAGE_CHARS = 2 * tools.MAX_BODY_CHARS  # of a page of a conversation, or one mail; 4,000 tokens
 MAX_ERROR_CHARS = 500
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -56,16 +55,16 @@ async def _serve(server: Server[Any]) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-class ReadThread(ReadEmail):
+class ReadThread(tools.ReadEmail):
     """Read the conversation that a mail belongs to, oldest mail first, a page at a time. Where a
     mail quotes one before it, "[earlier text left out]" stands for that."""
 
     page: int = Field(1, ge=1)
 
 
-TOOLS: dict[str, type[SearchEmails | ReadEmail]] = {
-    "search_emails": SearchEmails,
-    "read_email": ReadPage,
+TOOLS: dict[str, type[tools.SearchEmails | tools.ReadEmail]] = {
+    "search_emails": tools.SearchEmails,
+    "read_email": tools.ReadPage,
     "read_thread": ReadThread,
 }
 
@@ -85,30 +84,30 @@ def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.Cal
     )
 
 
-def _run(inbox: Inbox, arguments: SearchEmails | ReadEmail) -> dict[str, Any]:
-    tools = Tools(inbox, View(handles=False))
-    if isinstance(arguments, SearchEmails):
-        return tools.search(arguments).content
-    read = tools.read(arguments)
-    if read is None:
-        raise UserError(not_found(arguments.message_id))
-    if not isinstance(arguments, ReadThread):
-        return read.content
-    pages = _thread_pages(tools, inbox.thread(arguments.message_id))
-    if arguments.page > len(pages):
-        raise UserError(f"there is no page {arguments.page}; the last one is {len(pages)}")
-    return {"page": arguments.page, "pages": len(pages), **pages[arguments.page - 1]}
+def _run(inbox: Inbox, arguments: tools.SearchEmails | tools.ReadEmail) -> dict[str, Any]:
+    view = tools.View(handles=False)
+    if isinstance(arguments, tools.SearchEmails):
+        return tools.Tools(inbox, view).search(arguments).content
+    if isinstance(arguments, tools.ReadPage):
+        if read := tools.LeanTools(inbox, view).read(arguments):
+            return read.content
+    elif isinstance(arguments, ReadThread) and (mails := inbox.thread(arguments.message_id)):
+        return _thread_page(tools.Tools(inbox, view), mails, arguments.page)
+    raise UserError(tools.not_found(arguments.message_id))
 
 
-def _thread_pages(tools: Tools, mails: Sequence[Email]) -> list[dict[str, Any]]:
-    """Return the pages of a conversation, of whole mails; very long ones are cut."""
+def _thread_page(whole: tools.Tools, mails: Sequence[Email], number: int) -> dict[str, Any]:
+    """Return a page of a conversation, of whole mails; very long ones are cut."""
     pages: list[list[dict[str, Any]]] = [[]]
     for email in added_mails(mails):
-        fields = tools.shown(email).content
+        fields = whole.shown(email).content
         if pages[-1] and len(json.dumps([*pages[-1], fields])) > PAGE_CHARS:
             pages.append([])
         pages[-1].append(fields)
-    return [{"mails_in_thread": len(mails), "mails": each} for each in pages]
+    if number > len(pages):
+        raise UserError(f"there is no page {number}; the last one is {len(pages)}")
+    page = {"mails_in_thread": len(mails), "mails": pages[number - 1]}
+    return {"page": number, "pages": len(pages), **page}
 
 
 def mail_server(inbox: Inbox) -> Server[Any]:

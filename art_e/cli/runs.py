@@ -14,9 +14,9 @@ from art_e.cli.conversation import failure_reason, shown_turn
 from art_e.cli.options import JsonOption, RunArgument, integer
 from art_e.errors import UserError
 from art_e.message import compact_json
-from art_e.runs import Run, find_run, list_runs
+from art_e.runs import Run, find_run, list_runs, read_trajectories
 from art_e.storage import runs_folder
-from art_e.trajectory import Trajectory, exchanges, read_trajectories
+from art_e.trajectory import Trajectory, exchanges
 
 QUESTION_WIDTH = 60
 # What is shown of a configuration; --json has all of it.

@@ -122,7 +122,6 @@ class Slice:
 
     @cached_property
     def _labels(self) -> dict[int, list[str]]:
-        """The labels that the person gave their mail, by its number."""
         return dict(self._execute(statement("labels_of", labelled=self.labelled)).fetchall())
 
     @cached_property
@@ -140,7 +139,6 @@ class Slice:
         return [found.get(each, ()) for each in message_ids]
 
     def named_from(self, beginning: str) -> dict[str, list[Named]]:
-        """The mails of each id that begins so."""
         found = self._named("starts_with(message_id, ?)", [beginning])
         return {name: mails for name, mails in found.items() if name.startswith(beginning)}
 
@@ -191,7 +189,6 @@ class Slice:
         return [self._some_rows[position] for position in positions]
 
     def mails(self, positions: list[int]) -> list[Email]:
-        """The whole mails at these positions."""
         mails = []
         for at, row in zip(positions, self.rows(positions), strict=True):
             name, sent, zone, address, sender, subject, body, recipients, via = row

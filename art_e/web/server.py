@@ -54,10 +54,9 @@ from art_e.privacy import redact
 from art_e.quotations import added_mails
 from art_e.ratings import AnswerRating, read_ratings
 from art_e.ratings import rate as keep_rating
-from art_e.runs import Run, runs_of
+from art_e.runs import Run, read_trajectories, runs_of
 from art_e.storage import runs_folder
 from art_e.text import toml_table
-from art_e.trajectory import read_trajectories
 
 _HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
 _QUESTIONS = 500  # the last ones, whose conversations are listed

@@ -16,7 +16,7 @@ from art_e.models.checkpoint import episode_form
 from art_e.observation import Shown, prepared, tidied
 from art_e.question import Question
 from art_e.text import digest
-from art_e.tools import LEAN_ARGUMENTS, NAMED_RECIPIENTS, Tools, View, schemas
+from art_e.tools import LEAN_ARGUMENTS, NAMED_RECIPIENTS, LeanTools, View, schemas
 from tests.builders import answer, date_header, message, new_file, raw, read, run, search, table
 
 BOB = "bob@test.example"
@@ -42,8 +42,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
 
 
 @pytest.fixture
-def tools(file: InboxFile) -> Tools:
-    return Tools(file.open_inbox(BOB), View(lean=True))
+def tools(file: InboxFile) -> LeanTools:
+    return LeanTools(file.open_inbox(BOB), View(lean=True))
 
 
 LINES = st.text(st.sampled_from("ab1 \t>-*.,\n[]é"), max_size=300)
@@ -69,7 +69,7 @@ def test_what_a_frame_leaves_out_is_counted() -> None:
 
 
 def test_a_search_shows_short_mails_whole_copies_once_and_stops_before_weaker_hits(
-    tools: Tools,
+    tools: LeanTools,
 ) -> None:
     found = run(tools, search("harbor", "office", "dollars"))
     first, *others = found["hits"]
@@ -90,7 +90,7 @@ def test_a_search_shows_short_mails_whole_copies_once_and_stops_before_weaker_hi
     assert "4,120 dollars" in run(tools, read("m1", page=1))["body"]
 
 
-def test_a_word_in_another_spelling_is_searched_so_and_said(tools: Tools) -> None:
+def test_a_word_in_another_spelling_is_searched_so_and_said(tools: LeanTools) -> None:
     found = run(tools, search("harbro", "dollars"))
     assert found["hits"][0]["subject"] == "Offer of a harbor office"
     assert "harbro: searched as harbor" in found["note"]
@@ -98,7 +98,7 @@ def test_a_word_in_another_spelling_is_searched_so_and_said(tools: Tools) -> Non
     assert run(tools, search("sekret"))["hits"] == []
 
 
-def test_signatures_disclaimers_and_recipients_are_short(tools: Tools) -> None:
+def test_signatures_disclaimers_and_recipients_are_short(tools: LeanTools) -> None:
     run(tools, search("harbor", "dollars"))
     body = run(tools, read("<second@t>"))["body"].split("\n ")
     assert body == ["The keys of the harbor office are with Emil.", "[signature]", "[disclaimer]"]
@@ -108,7 +108,7 @@ def test_signatures_disclaimers_and_recipients_are_short(tools: Tools) -> None:
     assert len(people["to"]) == 11 and people["to"][-1] == "P9 <p9@test.example>"
 
 
-def test_a_long_mail_has_pages(tools: Tools) -> None:
+def test_a_long_mail_has_pages(tools: LeanTools) -> None:
     opened = run(tools, read("<long@t>"))
     assert opened["page"].startswith("1 of ") and "lighthouse" not in opened["body"]
     last = int(opened["page"].split()[-1])
@@ -117,7 +117,7 @@ def test_a_long_mail_has_pages(tools: Tools) -> None:
     [right] = [number for number, page in enumerate(pages, 1) if "lighthouse" in page]
     assert run(tools, read("<long@t>", find="Lighthouse sold"))["page"] == f"{right} of {last}"
     # Without either the page that the last search fits.
-    again = Tools(tools.inbox, View(lean=True))
+    again = LeanTools(tools.inbox, View(lean=True))
     run(again, search("lighthouse", max_results=1))
     assert run(again, read("<long@t>"))["page"] == f"{right} of {last}"
 

@@ -11,8 +11,8 @@ from unittest.mock import Mock
 import pytest
 
 from art_e.agent import episode_record, run_episode
-from art_e.runs import find_run, list_runs, start_run
-from art_e.trajectory import Trajectory, exchanges, read_trajectories
+from art_e.runs import find_run, list_runs, read_trajectories, start_run
+from art_e.trajectory import Trajectory, exchanges
 from tests import builders
 from tests.builders import LEASE, Start, answer, call, message, read, search, the_error, trajectory
 
@@ -63,7 +63,7 @@ def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
     assert "one turn left" in wrong["notes"][0]
     assert final["cited"] == [LEASE, "<no@t>"]
     assert made.mails_read == [LEASE]
-    assert exchanges(episode.messages) == episode.exchanges
+    assert [len(turn.calls) for turn in exchanges(episode.messages)] == [2, 0, 2, 1]
     row = json.loads(made.to_line())
     assert row.pop("events") == made.events
     with pytest.raises(ValueError, match="events"):

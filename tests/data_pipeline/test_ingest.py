@@ -29,7 +29,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, tokens
 from art_e.question import load_questions, read_rows
-from art_e.trajectory import read_trajectories
+from art_e.runs import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
 from data_pipeline.golden.exchange import import_rows
 from data_pipeline.golden.filtering import filter_rows

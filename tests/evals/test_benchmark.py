@@ -16,8 +16,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.question import KINDS, Kind, Question
-from art_e.runs import Run, start_run
-from art_e.trajectory import read_trajectories
+from art_e.runs import Run, read_trajectories, start_run
 from evals.benchmark import Entrant, drawn, run_benchmark
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, check_questions, load_run

@@ -17,7 +17,8 @@ from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.question import Question
 from art_e.runs import Run as RunFolder
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.runs import read_trajectories
+from art_e.trajectory import Trajectory
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import drawn, published_100
 from tests.builders import answer, message, search, table_rows, tries

@@ -13,10 +13,9 @@ from typer.testing import CliRunner, Result
 from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.models.base import Usage
-from art_e.runs import Run, held, start_run
+from art_e.runs import Run, held, read_trajectories, start_run
 from art_e.storage import append_line, whole_lines
 from art_e.tools import WHOLE_VIEW
-from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import BenchmarkConfig, find_killed
 from evals.scored import Key

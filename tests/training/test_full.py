@@ -18,7 +18,7 @@ from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 
 from art_e.models.checkpoint import meant_checkpoint
 from art_e.models.loading import load_checkpoint
-from art_e.trajectory import read_trajectories
+from art_e.runs import read_trajectories
 from tests import fake_vllm
 from tests.builders import the_error
 from tests.training import full, tiny

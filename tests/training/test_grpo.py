@@ -13,7 +13,7 @@ from requests import Timeout
 
 from art_e.message import AssistantMessage
 from art_e.models.base import Usage
-from art_e.trajectory import read_trajectories
+from art_e.runs import read_trajectories
 from tests.builders import answer, message, the_error
 from tests.provider import Reply, Request, openai, refuses, says
 from tests.training import tiny

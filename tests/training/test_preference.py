@@ -12,8 +12,8 @@ from trl.trainer.dpo_trainer import DataCollatorForPreference
 from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference
 
 from art_e.errors import UserError
-from art_e.runs import start_run
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.runs import read_trajectories, start_run
+from art_e.trajectory import Trajectory
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
 from tests.command_line import Run, the_error

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.trajectory import read_trajectories
+from art_e.runs import read_trajectories
 from tests import fake_vllm
 from tests.builders import answer, message, search
 from tests.processes import free_port

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from art_e.trajectory import read_trajectories
+from art_e.runs import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import table_rows, write_lines
 from tests.builders import the_error as the_user_error

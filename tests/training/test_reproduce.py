@@ -14,8 +14,7 @@ import pytest
 from art_e.cli import main
 from art_e.message import ToolCall
 from art_e.question import load_questions
-from art_e.runs import Run
-from art_e.trajectory import read_trajectories
+from art_e.runs import Run, read_trajectories
 from data_pipeline.synthetic.world import described
 from tests.builders import table_rows, tries, write_lines
 from tests.builders import the_error as the_user_error

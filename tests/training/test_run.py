@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
-from art_e.trajectory import read_trajectories
+from art_e.runs import read_trajectories
 from evals.hacking import detect
 from evals.scored import Scored
 from tests.builders import QUESTION, make_inbox, raw, the_error

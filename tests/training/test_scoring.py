@@ -16,7 +16,8 @@ from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.runs import read_trajectories
+from art_e.trajectory import Trajectory
 from evals.judges import LlmJudge
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics

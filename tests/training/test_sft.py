@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from art_e.message import ChatMessage
-from art_e.trajectory import read_trajectories
+from art_e.runs import read_trajectories
 from tests.builders import answer, message, read, search, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin, whole

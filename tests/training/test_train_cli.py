@@ -21,7 +21,7 @@ from art_e.inbox.file import InboxFile
 from art_e.models.checkpoint import episode_form, meant_checkpoint
 from art_e.models.loading import load_checkpoint, load_tokenizer, reloads_the_same
 from art_e.question import Split, load_questions
-from art_e.trajectory import read_trajectories
+from art_e.runs import read_trajectories
 from data_pipeline.cli import read_sources
 from data_pipeline.ingest import build
 from data_pipeline.synthetic.world import questions_of

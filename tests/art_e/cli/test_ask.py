@@ -15,7 +15,8 @@ from art_e.cli.conversation import shown_turn
 from art_e.message import AssistantMessage
 from art_e.models.base import Usage
 from art_e.question import load_questions
-from art_e.trajectory import exchanges, read_trajectories
+from art_e.runs import read_trajectories
+from art_e.trajectory import exchanges
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.art_e.cli.conftest import QUESTION, READ, SEARCH
 from tests.builders import WAIT_S, answer, call, message, read, search
