@@ -24,8 +24,8 @@ _HEAD = f"""\
 The output of `--help`, command by command. `{COMMAND}` writes this page; a test
 fails when it is out of date. Every command but `open`, `web`, `mcp`, `serve` and
 `eval label` has `--json`, which prints data alone on standard output; notes and progress go to
-standard error. Exit codes: 0 done, 2 a user error (one line says what to do), 1 our fault, 75 a
-training paused that `--resume` continues, 130 interrupted.
+standard error. Exit codes: 0 success, 1 an internal error, 2 a user error (one line says what to
+do), 75 a paused training that `--resume` continues, 130 interrupted.
 """
 
 

@@ -285,7 +285,7 @@ def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None
         return None
     if sys.stdin.isatty() and sys.stderr.isatty():
         output.note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
-        key = output.pressed_key("[y]es [n]o", "yn", "answers")
+        key = output.read_key("[y]es [n]o", "yn", "answers")
         if key == "q":
             signal.raise_signal(signal.SIGINT)
         if key == "n":

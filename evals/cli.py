@@ -65,7 +65,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         cost = output.total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
         asked = output.plural(sum(figures["n"] for figures in models.values()), "episode")
         report = f"the report: art-e eval report {run.folder}"
-        output.print_lines(f"{asked}, {output.shown_usd(cost)}", f"run: {run.folder}", report)
+        output.print_lines(f"{asked}, {output.format_usd(cost)}", f"run: {run.folder}", report)
     if not all(each["measured"] for each in models.values()):
         raise Exit(1)
 
@@ -354,7 +354,7 @@ def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> Non
         output.print_json({"asked": [fee._asdict() for fee in fees], "usd": total})
         return
     lines = [fee.line for fee in fees] or ["no model is asked"]
-    output.print_lines(*lines, f"in all {output.shown_usd(total, 2)}; nothing was asked yet")
+    output.print_lines(*lines, f"in all {output.format_usd(total, 2)}; nothing was asked yet")
 
 
 @app.command()

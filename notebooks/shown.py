@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 
-from art_e.cli.conversation import shown_turn
+from art_e.cli.conversation import format_turn
 from art_e.storage import home
 from art_e.trajectory import Trajectory, exchanges
 from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart, write_picture, write_png
@@ -116,7 +116,7 @@ def told(trajectory: Trajectory, columns: int = COLUMNS) -> str:
     printed = io.StringIO()
     console = Console(file=printed, width=columns, force_jupyter=False, force_terminal=False)
     for number, exchange in enumerate(exchanges(trajectory.messages), start=1):
-        console.print(shown_turn(number, exchange), soft_wrap=True)
+        console.print(format_turn(number, exchange), soft_wrap=True)
     return printed.getvalue()
 
 

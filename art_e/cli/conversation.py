@@ -1,4 +1,4 @@
-"""A conversation about one inbox: `art-e ask`, `chat` and `web` put questions through it.
+"""A conversation about one inbox, for `art-e ask`, `chat` and `web`.
 
 Each question is a run of its own, which can be listed, shown, rated, and followed up (`ask -c`)."""
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from art_e.agent import run_episode, run_now
-from art_e.cli.mail import marked
+from art_e.cli.mail import highlighted
 from art_e.cli.model_options import Options, chosen_form, turn_tokens
-from art_e.cli.options import MailList, keep_list
-from art_e.cli.output import STARTED, clean, one_line, plural, print_text, shown_cost, text
+from art_e.cli.options import MailList, save_list
+from art_e.cli.output import STARTED, clean, format_cost, one_line, plural, print_text, text
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 RETRIES = 2  # while a person waits
-HISTORY = 3  # earlier questions that go along with a follow-up, with their answers
+History = list[list[str]]  # questions and their answers
+HISTORY = 3  # earlier questions that are sent with a follow-up, with their answers
 PASSAGES = 3  # best passages shown if no model answered
-STANDS_ALONE = 3  # informative words of a question that is searched for without earlier ones
-FEW_WORDS = 5  # of an "I don't know"; one of more words is shown, because it may say why
+STANDS_ALONE = 3  # informative words in a question that is searched for without earlier ones
+FEW_WORDS = 5  # a longer "I don't know" is shown, because it may say why
 
 
 class Excerpt(NamedTuple):
-    """A passage that fits the question, its best sentence, and the mail that they stand in."""
+    """A passage that matches the question, its best sentence, and its mail."""
 
     text: str
     sentence: str
@@ -51,8 +52,8 @@ class Excerpt(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An episode that has ended, its run, the mails that the answer cites, and the best passages of
-    the inbox, best first, if no model answered. A person `waited` for that many seconds."""
+    """A finished episode, its run, the mails that the answer cites, and the best passages of the
+    inbox, best first, if no model answered. A person `waited` for the answer, in seconds."""
 
     question: str
     trajectory: Trajectory
@@ -63,25 +64,25 @@ class Answered(NamedTuple):
 
     @property
     def kind(self) -> Literal["answer", "passages", "none"]:
-        """What the episode gave; without a model these are passages rather than an answer."""
+        """The kind of result; without a model these are passages rather than an answer."""
         if self.trajectory.model == OFFLINE and self.passages:
             return "passages"
         return "none" if self.reason else "answer"
 
     @property
     def reason(self) -> str:
-        """Why there is no answer; "" if there is one."""
+        """The reason why there is no answer; "" if there is one."""
         return failure_reason(self.trajectory) or ""
 
     @property
     def answer(self) -> str | None:
-        """The final answer; without a model the sentence that fits best."""
+        """The final answer; without a model the best sentence."""
         without_model = self.kind == "passages"
         return self.passages[0].sentence if without_model else self.trajectory.final_answer
 
     @property
     def headline(self) -> str:
-        """The answer, or what stands in its place."""
+        """The answer, or a line in its place."""
         if self.kind == "passages":
             return "best passages; no model was asked:"
         if self.kind == "answer":
@@ -95,37 +96,37 @@ class Answered(NamedTuple):
         return list({each.message_id: each for each in mails}.values())
 
     def sentence_of(self, email: Email) -> str:
-        """The sentence of the mail's best passage, or else the one that shares most words with the
-        answer, then with the question. "" if no sentence shares a word with the answer."""
-        for each in self.passages:
-            if each.email.message_id == email.message_id:
-                return each.sentence
+        """Return the sentence of the mail's best passage, else the sentence that shares most stems
+        with the answer, then with the question; "" if no sentence shares one with the answer."""
+        for passage in self.passages:
+            if passage.email.message_id == email.message_id:
+                return passage.sentence
         texts = (self.trajectory.final_answer or "", self.question)
         answer, question = ({*stems(informative_words(text))} for text in texts)
-        held = {each.text: {*stems(words(each.text))} for each in split_sentences(email.body)}
-        shared = {text: (len(answer & own), len(question & own)) for text, own in held.items()}
+        by_sentence = {s.text: {*stems(words(s.text))} for s in split_sentences(email.body)}
+        shared = {text: (len(answer & s), len(question & s)) for text, s in by_sentence.items()}
         best = max(shared, key=shared.__getitem__, default="")
         return best if best and shared[best][0] else ""
 
     @property
-    def took(self) -> str:
+    def cost_line(self) -> str:
         trajectory, usage, seconds = self.trajectory, self.trajectory.usage, self.trajectory.seconds
         parts = [plural(trajectory.rubric["turns"], "turn")]
         if usage["prompt_tokens"] or trajectory.error:
-            of = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
+            split = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
             cached = usage["cached_prompt_tokens"]
             read = f"{usage['prompt_tokens']:,}" + (f" ({cached:,} cached)" if cached else "")
-            # All that a person waited for, also for what calls the model to load.
-            parts.append(f"{self.waited:.2f} s ({of})")
+            # The whole wait, also for the model's client to load.
+            parts.append(f"{self.waited:.2f} s ({split})")
             parts.append(f"{read} + {usage['completion_tokens']:,} tokens")
         else:
             parts.append(f"{seconds['total']:.2f} s")
         if trajectory.retries:
             parts.append(f"{trajectory.retries} retried")
-        return ", ".join([*parts, shown_cost(trajectory.cost_usd), trajectory.model])
+        return ", ".join([*parts, format_cost(trajectory.cost_usd), trajectory.model])
 
     def show(self) -> None:
-        """Print the answer or what stands for it, its mails with numbers, time and cost."""
+        """Print the answer or a line in its place, its mails with numbers, time and cost."""
         print_text((self.headline, "bold" if self.kind == "answer" else ""))
         if self.kind == "answer":
             if not self.sources:
@@ -133,30 +134,30 @@ class Answered(NamedTuple):
             for dropped in self.trajectory.events[-1].get("notes", []):
                 print_text((f"  ({dropped})", "dim"))
         elif self.kind == "none":
-            if (said := said_without_call(self.trajectory)) is not None:
-                print_text(("the model said, without a source: ", "dim"), said)
+            if (prose := prose_answer(self.trajectory)) is not None:
+                print_text(("the model said, without a source: ", "dim"), prose)
             answer = self.trajectory.final_answer or ""
             if len(answer.split()) > FEW_WORDS:
                 print_text(("the model said: ", "dim"), answer)
-        wanted = informative_words(self.question)
+        searched = informative_words(self.question)
         for number, email in enumerate(self.mails, start=1):
-            print_text(*shown_source(email), lead=f"{number:>2}. ")
+            print_text(*format_source(email), lead=f"{number:>2}. ")
             texts = [each.text for each in self.passages if each.email == email]
             for line in "\n...\n".join(texts).splitlines():
-                print_text(*marked(wanted, one_line(line)), lead="    ")
-        print_text((self.took, "dim"))
+                print_text(*highlighted(searched, one_line(line)), lead="    ")
+        print_text((self.cost_line, "dim"))
 
     def to_json(self) -> dict[str, Any]:
-        """The episode as `art-e ask --json` prints it; `seconds` is wall time."""
+        """Return the episode as `art-e ask --json` prints it; `seconds` is wall time."""
         trajectory = self.trajectory
         seconds = {name: round(each, 3) for name, each in trajectory.seconds.items()}
         return {
             "question": self.question, "inbox_address": trajectory.inbox_address,
             "as_of": trajectory.as_of, "kind": self.kind, "answer": self.answer,
-            "without_source": said_without_call(trajectory),
+            "without_source": prose_answer(trajectory),
             "abstained": trajectory.rubric["abstained"],
-            "sources": [cited(email) for email in self.sources],
-            "passages": [{"text": each.text, **cited(each.email)} for each in self.passages],
+            "sources": [source_json(email) for email in self.sources],
+            "passages": [{"text": each.text, **source_json(each.email)} for each in self.passages],
             "turns": trajectory.rubric["turns"], "seconds": seconds["total"],
             "model_seconds": seconds["model"], "tools_seconds": seconds["tools"],
             "call_seconds": trajectory.call_seconds, "usage": trajectory.usage,
@@ -165,53 +166,53 @@ class Answered(NamedTuple):
         }  # fmt: skip
 
 
-def cited(email: Email) -> dict[str, Any]:
-    """The fields of a source in JSON."""
+def source_json(email: Email) -> dict[str, Any]:
+    """Return the JSON fields of a source."""
     fields = email.to_json()
     return {name: fields[name] for name in ("message_id", "date", "from", "subject")}
 
 
 @dataclass
 class Conversation:
-    """An opened inbox of the file `db`, the model that answers, and in `history` the last questions
-    and answers, which go along with the next. Each run keeps `options` for `art-e ask -c`. `say`
+    """An open inbox of the file `db`, the model that answers, and in `history` the last questions
+    and answers, which are sent with the next. Each run stores `options` for `art-e ask -c`. `say`
     gets each step and each retry of a call, `on_answer` the answer as it arrives."""
 
     inbox: Inbox
     db: Path
     options: Options = field(default_factory=Options)
-    history: list[list[str]] = field(default_factory=list)
+    history: History = field(default_factory=list)
     say: Callable[[str], None] = lambda _: None
     on_answer: Callable[[str], None] = lambda _: None
     answered: Answered | None = None
-    id: str | None = None  # that of its first question's run, which the runs after it name
-    began: float = STARTED  # since when a person waits
+    id: str | None = None  # the id of its first question's run, stored by later runs
+    wait_start: float = STARTED
     policy: Policy = field(init=False)
     form: EpisodeForm = field(init=False)
 
     def load(self, model: str) -> None:
-        """Load what calls a model, by its full name. Raises `UserError` if it can't be used."""
+        """Load a model by its full name. Raises `UserError` if it can't be used."""
         options = self.options
         form = chosen_form(options.recipe, options.max_turns, [model])
-        called = ModelOptions(
+        call_options = ModelOptions(
             temperature=options.temperature, reasoning_effort=options.effort,
             max_output_tokens=turn_tokens(form, model), tool_calls=options.tool_calls,
             concurrency=1, timeout_s=options.timeout, max_cost_usd=options.max_cost,
             tries=1 + (RETRIES if options.retries is None else options.retries),
-            on_retry=lambda number, most, why, wait: self.say(
-                f"{why}; trying again in {wait:.0f} s, {number} of {most}"
+            on_retry=lambda number, tries, why, wait: self.say(
+                f"{why}; trying again in {wait:.0f} s, {number} of {tries}"
             ),
             on_answer=lambda answer: self.on_answer(answer),  # noqa: PLW0108 - may change
         )  # fmt: skip
-        self.policy, self.form = Model(model).policy(called), form
+        self.policy, self.form = Model(model).policy(call_options), form
 
     def ask(self, question: str) -> Answered:
-        self.began = time.monotonic()
+        self.wait_start = time.monotonic()
         self.begin(question)
         return self.answer()
 
     def begin(self, question: str | Question, name: str = "ask", out: Path | None = None) -> None:
-        """Make the folder of the question's run. Raises `UserError` if `out` is taken."""
+        """Create the folder of the question's run. Raises `UserError` if `out` is in use."""
         if isinstance(question, str):
             question = Question("ask", question, self.inbox.address, self.inbox.as_of)
         self._question, day = question, self.inbox.as_of
@@ -226,17 +227,17 @@ class Conversation:
         self.id = self.id or self._run.id
 
     def answer(self, show_turn: "Callable[[Text], None] | None" = None) -> Answered:
-        """Run the question's episode and end its run."""
+        """Run the question's episode and finish its run."""
         line, model = self._question.question, self.policy.model
-        asked = searched_text if model == OFFLINE else with_history
-        question = replace(self._question, question=asked(line, self.history))
+        expand = searched_text if model == OFFLINE else with_history
+        question = replace(self._question, question=expand(line, self.history))
         episode = self.form.begin(self.inbox, question, dt.date.today())
 
         def show(exchange: Exchange) -> None:
             if show_turn is not None:
-                show_turn(shown_turn(episode.rubric.turns, exchange))
+                show_turn(format_turn(episode.rubric.turns, exchange))
             if not episode.done:
-                done = "; ".join(_in_words(call) for call in exchange.calls)
+                done = "; ".join(_describe_call(call) for call in exchange.calls)
                 self.say(f"{done}; waiting for {model}, turn {episode.rubric.turns + 1}")
 
         self.say(f"waiting for {model}")
@@ -247,39 +248,39 @@ class Conversation:
         self._run.finish()
         if show_turn is not None:
             show_turn(text())
-        waited = time.monotonic() - self.began
-        self.answered = answered_of(self.inbox, self._run, trajectory, waited)
-        self.history = after(self.history, line, trajectory)
+        waited = time.monotonic() - self.wait_start
+        self.answered = load_answer(self.inbox, self._run, trajectory, waited)
+        self.history = add_history(self.history, line, trajectory)
         return self.answered
 
     def show(self) -> MailList:
-        """Print the last answer; its mails are the list of which later commands take numbers."""
+        """Print the last answer, and save its mails as the list for later commands."""
         answered = self.last()
         answered.show()
         ids = [mail.message_id for mail in answered.mails]
-        return keep_list(self.db, self.inbox, ids, junk=self.options.junk)
+        return save_list(self.db, self.inbox, ids, junk=self.options.junk)
 
     def last(self) -> Answered:
-        """The last answer. Raises `UserError` without one."""
+        """Return the last answer. Raises `UserError` without one."""
         if self.answered is None:
-            raise UserError("nothing was asked yet")
+            raise UserError("there is no answer yet; ask a question first")
         return self.answered
 
     def forget(self) -> None:
         self.history, self.answered, self.id = [], None, None
 
 
-def answered_of(
+def load_answer(
     inbox: Inbox, run: Run, trajectory: Trajectory, waited: float | None = None
 ) -> Answered:
-    """Return what a question's run gave, with its sources, and passages if no model answered."""
+    """Return the result of a question's run, with source mails, or passages without an answer."""
     line, history = (run.config[name] for name in ("question", "talk"))
     messages, handles = list[ChatMessage](), trajectory.handles
     if trajectory.model == OFFLINE:
         messages = trajectory.messages
     elif trajectory.error is None and failure_reason(trajectory):
-        asked, policy = searched_text(line, history), OfflinePolicy()
-        episode = Episode(inbox, Question("ask", asked, inbox.address, inbox.as_of))
+        searched, policy = searched_text(line, history), OfflinePolicy()
+        episode = Episode(inbox, Question("ask", searched, inbox.address, inbox.as_of))
         run_now(run_episode(episode, policy, "passages"), policy)
         messages, handles = episode.messages, episode.tools.handles
     best = best_passages(passages_of(messages), PASSAGES) if messages else []
@@ -291,36 +292,36 @@ def answered_of(
     return Answered(line, trajectory, run, sources, passages, waited)
 
 
-def after(history: list[list[str]], question: str, trajectory: Trajectory) -> list[list[str]]:
-    """The questions and answers that go along with the next question."""
+def add_history(history: History, question: str, trajectory: Trajectory) -> History:
+    """Return the last questions and answers, this one too, which are sent with the next."""
     answer = trajectory.final_answer or "(no answer was found)"
     return [*history, [question, answer]][-HISTORY:]
 
 
-def with_history(question: str, history: list[list[str]]) -> str:
-    """The question as a model gets it: below it the earlier ones with their answers."""
-    earlier = "\n".join(f"- {asked}\n  {reply}" for asked, reply in history)
+def with_history(question: str, history: History) -> str:
+    """Return the question for a model, followed by the earlier ones with their answers."""
+    earlier = "\n".join(f"- {past}\n  {reply}" for past, reply in history)
     return f"{question}\n\nIt follows up on:\n{earlier}" if earlier else question
 
 
-def searched_text(question: str, history: list[list[str]]) -> str:
-    """The question as it is searched for without a model. One with few words that tell what it is
-    about gets those of the earlier questions, the latest first."""
-    earlier = (informative_words(asked) for asked, _ in reversed(history))
+def searched_text(question: str, history: History) -> str:
+    """Return the text to search for without a model. A question with few informative words gets
+    those of the earlier questions too, the latest first."""
+    earlier = (informative_words(past) for past, _ in reversed(history))
     whole = " ".join([question, *dict.fromkeys(itertools.chain.from_iterable(earlier))])
-    own = {*words(question)}.intersection(informative_words(whole))
-    return whole if len(own) < STANDS_ALONE else question
+    informative = {*words(question)}.intersection(informative_words(whole))
+    return whole if len(informative) < STANDS_ALONE else question
 
 
 def failure_reason(trajectory: Trajectory) -> str | None:
-    """Why an episode ended without an answer; None if it has one."""
+    """Return why an episode ended without an answer; None if it has one."""
     rubric = trajectory.rubric
     if trajectory.error is not None:
         return f"the model failed ({trajectory.error['kind']})"
     if rubric["ran_out_of_turns"]:
         return f"out of turns ({rubric['max_turns']}); --max-turns allows more"
     if rubric["lost_to_format"]:
-        return "it gave no source" if said_without_call(trajectory) else "too many wrong calls"
+        return "it gave no source" if prose_answer(trajectory) else "too many wrong calls"
     if not rubric["abstained"]:
         return None
     offline = trajectory.model == OFFLINE
@@ -328,25 +329,24 @@ def failure_reason(trajectory: Trajectory) -> str | None:
 
 
 def outside_failure(trajectory: Trajectory) -> str | None:
-    """Say what failed outside the episode, and the way out; None if nothing did."""
-    return None if trajectory.error is None else with_way_out(**trajectory.error)
+    """Return the failure outside the episode, with its fix; None without one."""
+    return None if trajectory.error is None else with_fix(**trajectory.error)
 
 
-def with_way_out(kind: str, message: str) -> str:
-    """Say what failed, and the way out."""
+def with_fix(kind: str, message: str) -> str:
+    """Return a failure with its fix."""
     fixes = toml_table("art_e.models", "failures.toml")["fixes"]
     fix = fixes.get(kind, "" if kind in LASTING else "try again")
     return f"{kind}: {message.rstrip('.')}{fix and f'; {fix}'}"
 
 
-def said_without_call(trajectory: Trajectory) -> str | None:
-    """The last words of a model that answered in prose in place of a call; None if it did not."""
+def prose_answer(trajectory: Trajectory) -> str | None:
+    """Return the answer of a model that wrote prose instead of a call; None if it did not."""
     last = trajectory.messages[-2] if trajectory.rubric["lost_to_format"] else {}
     return None if last.get("tool_calls") else last.get("content") or None
 
 
-def _in_words(call: AnsweredCall) -> str:
-    """What a call did, in a few words of untrusted text."""
+def _describe_call(call: AnsweredCall) -> str:
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
     result = next(iter(call.results), {})
     if "body" in result:
@@ -358,7 +358,7 @@ def _in_words(call: AnsweredCall) -> str:
     return call.tool
 
 
-# ---- An episode's turns for a person. What models and mails wrote is untrusted, maybe no JSON.
+# ---- An episode's turns for a person. Text of models and mails is untrusted, and maybe not JSON.
 
 BODY_LINES, BODY_WIDTH = 8, 110
 SENDER_WIDTH, SUBJECT_WIDTH = 34, 60
@@ -367,8 +367,8 @@ FILTERS = {"from_addr": "from", "to_addr": "to", "sent_after": "after", "sent_be
 _INDENT = " " * 9
 
 
-def shown_turn(number: int, exchange: Exchange) -> "Text":
-    """One turn, without a line end: its calls, each with its result below it."""
+def format_turn(number: int, exchange: Exchange) -> "Text":
+    """Return one turn, without a newline at its end: its calls, each with its result below it."""
     lines: list[Text] = []
     content = one_line(exchange.says)
     if content or not exchange.calls:
@@ -381,29 +381,31 @@ def shown_turn(number: int, exchange: Exchange) -> "Text":
     return text("\n").join(lines)
 
 
-def shown_source(email: Email) -> tuple[str | tuple[str, str], ...]:
-    """A source on one line: its day, sender, subject and id."""
+def format_source(email: Email) -> tuple[str | tuple[str, str], ...]:
+    """Return a source on one line: its day, sender, subject and id."""
     sender, name = (one_line(str(email.sender)), "cyan"), (one_line(email.message_id), "dim")
     subject = one_line(email.subject) or "(no subject)"
     return f"{format_date(email.date)[:10]}  ", sender, f"  {subject}  ", name
 
 
 def _call(call: AnsweredCall) -> "Text":
-    name, given = call.tool, call.arguments
-    if name == "search_emails" and isinstance(given, dict):
-        keywords = given.get("keywords")
+    name, args = call.tool, call.arguments
+    if name == "search_emails" and isinstance(args, dict):
+        keywords = args.get("keywords")
         words = keywords if isinstance(keywords, list) else [keywords]
         searched = _short(" ".join(str(word) for word in words if word is not None))
-        filters = (f"  {word} {_short(given[of])}" for of, word in FILTERS.items() if given.get(of))
+        filters = (
+            f"  {word} {_short(args[key])}" for key, word in FILTERS.items() if args.get(key)
+        )
         return text(("search   ", "bold cyan"), f'"{searched}"', ("".join(filters), "dim"))
-    if name == "read_email" and isinstance(given, dict):
-        return text(("read     ", "bold cyan"), _short(given.get("message_id")))
-    if name == "return_final_answer" and isinstance(given, dict):
-        answer, sources = given.get("answer"), given.get("sources")
-        shown = "(no answer)" if answer is None else one_line(str(answer))
+    if name == "read_email" and isinstance(args, dict):
+        return text(("read     ", "bold cyan"), _short(args.get("message_id")))
+    if name == "return_final_answer" and isinstance(args, dict):
+        answer, sources = args.get("answer"), args.get("sources")
+        line = "(no answer)" if answer is None else one_line(str(answer))
         cited = ", ".join(_short(each) for each in sources) if isinstance(sources, list) else ""
-        return text(("answer   ", "bold green"), shown, (f"  from {cited}" if cited else "", "dim"))
-    written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        return text(("answer   ", "bold green"), line, (f"  from {cited}" if cited else "", "dim"))
+    written = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
     return text((f"{_short(name)}  ", "bold red"), _short(written))
 
 
@@ -437,9 +439,9 @@ def _mail(mail: dict[str, Any]) -> "Iterator[Text]":
     yield text(f"{_INDENT}{date[:10]}  ", from_whom, subject or "(no subject)")
     lines = [line.rstrip() for line in clean(str(mail.get("body", ""))).split("\n") if line.strip()]
     for line in lines[:BODY_LINES]:
-        shown = text((line.expandtabs(4), "dim"))
-        shown.truncate(BODY_WIDTH, overflow="ellipsis")
-        yield text(_INDENT, ("| ", "dim"), shown)
+        quoted = text((line.expandtabs(4), "dim"))
+        quoted.truncate(BODY_WIDTH, overflow="ellipsis")
+        yield text(_INDENT, ("| ", "dim"), quoted)
     if len(lines) > BODY_LINES:
         more = plural(len(lines) - BODY_LINES, "more line")
         yield text(_INDENT, (f"| ({more})", "dim"))

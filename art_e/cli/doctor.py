@@ -1,4 +1,4 @@
-"""`doctor`, `models` and `config`: what this machine has, and what commands use by default.
+"""`doctor`, `models` and `config`: check this machine, list models, set defaults.
 
 `doctor` changes nothing, and calls models only with `--online`."""
 
@@ -40,11 +40,11 @@ OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_
 ONLINE_TIMEOUT_S = 20.0
 DRIVER = Path("/proc/driver/nvidia/version")  # Linux has the driver's version here, containers too
 INSTALL_GPU = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
-RENT = "rent one with training/launch/sky.yaml; nano and everything else need none"
+RENT = "rent one with training/launch/sky.yaml; nano and all other commands run without"
 
 
 class Finding(NamedTuple):
-    """The state of one thing: art-e works without a "missing" one, not with a "broken" one."""
+    """The state of one component: art-e works if it is "missing", but not if it is "broken"."""
 
     name: str
     state: State
@@ -58,7 +58,7 @@ app = Typer(rich_markup_mode=None, add_completion=False)
 @app.command()
 def doctor(
     online: Annotated[
-        bool, Option("--online", help="Ask each model that is ready one short question.")
+        bool, Option("--online", help="Send one short question to each model that is ready.")
     ] = False,
     db: DbOption = None,
     as_json: JsonOption = False,
@@ -91,35 +91,35 @@ def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
         yield Finding("packages", "broken", ", ".join(failed), fix)
     else:
         yield Finding("packages", "ok", f"{', '.join(CORE)}; DuckDB {metadata.version('duckdb')}")
-    yield from _places(db)
-    yield _installed("benchmarks", EVAL_EXTRA, install_command("eval"))
-    yield _installed("training", TRAINING, install_command("eval,train"))
-    yield gpu_check()
-    yield from (each._replace(name=f"model {each.name}") for each in model_checks(online=online))
+    yield from _check_paths(db)
+    yield _check_packages("benchmarks", EVAL_EXTRA, install_command("eval"))
+    yield _check_packages("training", TRAINING, install_command("eval,train"))
+    yield check_gpu()
+    yield from (each._replace(name=f"model {each.name}") for each in check_models(online=online))
 
 
-def _installed(name: str, packages: Sequence[str], fix: str) -> Finding:
-    absent = [each for each in packages if importlib.util.find_spec(each) is None]
-    if absent:
-        return Finding(name, "missing", f"without {', '.join(absent)}", fix)
+def _check_packages(name: str, packages: Sequence[str], fix: str) -> Finding:
+    missing = [each for each in packages if importlib.util.find_spec(each) is None]
+    if missing:
+        return Finding(name, "missing", f"without {', '.join(missing)}", fix)
     return Finding(name, "ok", ", ".join(f"{each} {metadata.version(each)}" for each in packages))
 
 
-def _places(db: Path | None) -> Iterator[Finding]:
+def _check_paths(db: Path | None) -> Iterator[Finding]:
     folder = home()
-    place = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+    existing = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
     try:
-        with tempfile.TemporaryFile(dir=place):
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        fix = "set ART_E_HOME to a folder that can be written to"
+        fix = "set ART_E_HOME to a writable folder"
         yield Finding("ART_E_HOME", "broken", f"{folder} ({error.strerror})", fix)
     else:
-        made = "" if place == folder else " (made when needed)"
-        yield Finding("ART_E_HOME", "ok", f"{folder}{made}")
-    free = shutil.disk_usage(place).free
+        note = "" if existing == folder else " (created when needed)"
+        yield Finding("ART_E_HOME", "ok", f"{folder}{note}")
+    free = shutil.disk_usage(existing).free
     disk = Finding("disk", "ok", f"{free / 1e9:.1f} GB free")
-    if free < 1e9:  # ingest of 500,000 mails needs about as much
+    if free < 1e9:  # about what an ingest of 500,000 mails needs
         fix = "free 1 GB, or set ART_E_HOME to another disk"
         disk = disk._replace(state="missing", fix=fix)
     yield disk
@@ -139,7 +139,7 @@ def _places(db: Path | None) -> Iterator[Finding]:
         yield Finding("inbox file", "broken", str(error))
 
 
-def gpu_check() -> Finding:
+def check_gpu() -> Finding:
     """Check the GPU, its driver and torch. Never "broken"."""
     name = "GPU training"
     if not DRIVER.is_file():
@@ -152,7 +152,7 @@ def gpu_check() -> Finding:
 
     if not torch.cuda.is_available():
         built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda}"
-        fix = f"{INSTALL_GPU}; CUDA 13 takes a driver from 580 on"  # NVIDIA's release notes
+        fix = f"{INSTALL_GPU}; CUDA 13 needs driver 580 or later"  # NVIDIA's release notes
         return Finding(name, "missing", f"{driver}, but no CUDA device: {built}", fix)
     cards = [torch.cuda.get_device_properties(each) for each in range(torch.cuda.device_count())]
     names = ", ".join(f"{each.name} ({each.total_memory / 2**30:.0f} GiB)" for each in cards)
@@ -163,46 +163,46 @@ def gpu_check() -> Finding:
     return Finding(name, "ok", f"{detail}; vllm {metadata.version('vllm')}")
 
 
-def model_checks(near: Sequence[Near] = (), *, online: bool = False) -> list[Finding]:
+def check_models(near: Sequence[Near] = (), *, online: bool = False) -> list[Finding]:
     """Check which models can be called; `near` are those at hand. A missing key is not an error."""
 
-    async def call_all() -> list[Finding]:
-        return await asyncio.gather(*map(_called, found))
+    async def probe_all() -> list[Finding]:
+        return await asyncio.gather(*map(_probe_model, checks))
 
     load_env()
     near = nearby() if online else near
     rows = [each for each in KNOWN.values() if each.variables]
-    found = [_by_environment(each.model, each.variables, near) for each in rows]
+    checks = [_check_environment(each.model, each.variables, near) for each in rows]
     if online:
-        found = asyncio.run(call_all())
-    return [*found, _installed("local:PATH", TRAIN_EXTRA, install_command("eval,train"))]
+        checks = asyncio.run(probe_all())
+    return [*checks, _check_packages("local:PATH", TRAIN_EXTRA, install_command("eval,train"))]
 
 
-async def _called(finding: Finding) -> Finding:
-    """Ask a model that is ready one short question, with all that `ask` sends."""
+async def _probe_model(finding: Finding) -> Finding:
+    """Send one short question to a model that is ready, with the tools that `ask` sends."""
     if finding.state != "ok":
         return finding
     options = ModelOptions(
         tries=1, timeout_s=ONLINE_TIMEOUT_S, max_output_tokens=256, on_answer=lambda _: None
     )
-    said: list[ChatMessage] = [
+    messages: list[ChatMessage] = [
         {"role": "system", "content": "Search before you answer."},
         {"role": "user", "content": "Search for the word lease."},
     ]
     try:
-        step = await Model(finding.name).policy(options).act(said, schemas())
+        step = await Model(finding.name).policy(options).act(messages, schemas())
     except (PolicyError, UserError) as error:
         if isinstance(error, PolicyError) and error.kind == "length":
-            # A reasoning model that spent its few tokens on thinking has worked.
+            # A reasoning model that spends its few tokens on thinking works.
             return Finding(finding.name, "ok", "answered")
         fix = "fix that, and run art-e doctor --online again"
         return Finding(finding.name, "missing", str(error), fix)
-    how = "answered with a call" if step.message.tool_calls else "answered, but called no tool"
-    return Finding(finding.name, "ok", "; ".join(filter(None, [how, ending(finding.name)])))
+    answer = "answered with a call" if step.message.tool_calls else "answered, but called no tool"
+    return Finding(finding.name, "ok", "; ".join(filter(None, [answer, ending(finding.name)])))
 
 
-def _by_environment(model: str, variables: Sequence[str], near: Sequence[Near]) -> Finding:
-    """Return what the environment and this machine say of a model behind a server."""
+def _check_environment(model: str, variables: Sequence[str], near: Sequence[Near]) -> Finding:
+    """Check a model behind a server by the environment and the servers on this machine."""
     ended = ending(model) or ""
     if present := next(filter(os.environ.get, variables), None):
         state: State = "missing" if " ended " in ended else "ok"
@@ -220,9 +220,9 @@ def _by_environment(model: str, variables: Sequence[str], near: Sequence[Near]) 
 
 @app.command()
 def models(as_json: JsonOption = False) -> None:
-    """List the models that can be asked, what the others need, and those found on this machine."""
+    """List the models that can be used, what the others need, and those found on this machine."""
     near = nearby()
-    checks = model_checks(near)
+    checks = check_models(near)
     if as_json:
         rows = [each._asdict() for each in checks]
         output.print_json({"nearby": [each._asdict() for each in near], "models": rows})
@@ -238,7 +238,7 @@ def models(as_json: JsonOption = False) -> None:
 @app.command()
 def config(
     name: Annotated[str | None, Argument(metavar="NAME", help=f"{', '.join(SETTINGS)}.")] = None,
-    value: Annotated[str | None, Argument(metavar="VALUE", help="What to use from now on.")] = None,
+    value: Annotated[str | None, Argument(metavar="VALUE", help="The new default.")] = None,
     unset: Annotated[bool, Option("--unset", help="Remove the setting.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -248,18 +248,18 @@ def config(
     if unset and (name is None or value is not None):
         raise UserError("--unset takes the name of a setting alone: art-e config NAME --unset")
     if name is not None and (unset or value is not None):
-        change(name, None if unset or value is None else _checked(name, value))
-    found = settings()
+        change(name, None if unset or value is None else _validated(name, value))
+    values = settings()
     if as_json:
-        output.print_json(dict(found))
+        output.print_json(dict(values))
         return
-    for each in SETTINGS if name is None else [name]:
-        output.print_lines(f"{each}: {found.get(each, '(not set)')} ({SETTINGS[each]})")
+    for key in SETTINGS if name is None else [name]:
+        output.print_lines(f"{key}: {values.get(key, '(not set)')} ({SETTINGS[key]})")
     output.note(str(config_file()))
 
 
-def _checked(name: str, value: str) -> str:
-    """The value as it is kept. Raises `UserError` for one that can't be used."""
+def _validated(name: str, value: str) -> str:
+    """Return the value as it is stored. Raises `UserError` for one that can't be used."""
     if name in ("model", "judge"):
         model = full_name(value)
         if name == "model" or model not in ("offline", "f1"):
@@ -270,5 +270,5 @@ def _checked(name: str, value: str) -> str:
         InboxFile(path).close()
         return str(path)
     if "@" not in value:
-        raise UserError(f"{value!r} is no address; write it as name@example.com")
+        raise UserError(f"{value!r} is not an address; write it as name@example.com")
     return value.strip().lower()

@@ -1,4 +1,4 @@
-"""`inboxes`, `search`, `read`, `thread` and `open`: looking into an inbox file without a model."""
+"""`inboxes`, `search`, `read`, `thread` and `open`: use an inbox file without a model."""
 
 import datetime as dt
 import re
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MAX_RECIPIENTS_SHOWN = 30  # --json has them all
-BODY_LINES = 40  # what a person who judges an answer sees of a mail at first
+BODY_LINES = 40  # of a mail that a reviewer sees at first
 _LINE_CHARS = 1_000
-# Files that show something and run nothing, by the ends of their names; others are only saved.
-_SHOWN = frozenset(
+# Extensions of files that are safe to open; others are only saved.
+_SAFE_TO_OPEN = frozenset(
     "pdf txt csv md log ics png jpg jpeg gif webp heic docx xlsx pptx odt ods odp eml".split()
 )
 _UNSAFE_IN_NAMES = re.compile(r"[^\w .,()+@=-]+")
 _QUERY = 'Words, "phrases", begin*, -not, OR, (brackets), and operators: '
 
-_REFERENCE = "Its number in the last list, its message id, or the beginning of that."
+_REFERENCE = "Number in the last list, message id, or the start of the id."
 MailReference = Annotated[str, Argument(metavar="MAIL", help=_REFERENCE)]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -45,7 +45,7 @@ def inboxes(
     db: options.DbOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """List the inboxes of the file: owners, then the ones with most mail."""
+    """List the inboxes of the file: owners first, then by number of mails."""
     with InboxFile(options.chosen_db(db)) as file:
         listed = file.inboxes(limit)
         total = int(file.counts["inboxes"])
@@ -82,10 +82,9 @@ def search(
     sent_before = options.parse_day(before, "--before")
     if sent_after and sent_before and sent_after >= sent_before:
         raise UserError(f"--after {after} is not before --before {before}: swap them")
-    given = words or []
     today = options.parse_day(as_of, "--as-of")
-    query = typed_query(given, today) if given else Query([], Filter("and"))
-    if not (given or sender or recipient or sent_after or sent_before):
+    query = query_from_args(words, today) if words else Query([], Filter("and"))
+    if not (words or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
     junk = junk or query.junk
     with options.opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
@@ -103,7 +102,7 @@ def search(
 def show_hits(
     file: InboxFile, inbox: Inbox, query: Query, hits: list[Hit], *, junk: bool
 ) -> options.MailList | None:
-    """Print the hits of a query as a list of numbered mails; None without hits."""
+    """Print the hits of a query as a numbered list, and return that; None without hits."""
     if not hits:
         mails = output.plural(len(inbox), "mail")
         output.note(f"no mail of {mails} matches; try other words or fewer filters")
@@ -112,8 +111,8 @@ def show_hits(
         return None
     ids, searched = [hit.message_id for hit in hits], search_words(query.words)
     for number, (hit, size) in enumerate(zip(hits, inbox.thread_sizes(ids), strict=True), 1):
-        output.print_text(*_shown_hit(hit, searched, size), lead=f"{number:>2}. ")
-    return options.keep_list(file.path, inbox, ids, junk=junk)
+        output.print_text(*_format_hit(hit, searched, size), lead=f"{number:>2}. ")
+    return options.save_list(file.path, inbox, ids, junk=junk)
 
 
 @app.command()
@@ -129,18 +128,18 @@ def read(
             if as_json:
                 output.print_json(mail.to_json())
             else:
-                output.print_text(shown_email(mail))
+                output.print_text(format_email(mail))
 
 
 @app.command()
 def thread(
     reference: MailReference,
-    full: Annotated[bool, Option("--full", help="Show what mails quote of earlier ones.")] = False,
+    full: Annotated[bool, Option("--full", help="Show quotes of earlier mails too.")] = False,
     inbox: options.InboxOption = None, as_of: options.AsOfOption = None,
     junk: options.AllOption = False, db: options.DbOption = None,
     as_json: options.JsonOption = False,
 ) -> None:  # fmt: skip
-    """Show the conversation that a mail belongs to, oldest mail first, without repeats."""
+    """Show the conversation that a mail belongs to, oldest mail first, without quotes."""
     with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (_, opened, message_id):
         mails = opened.thread(message_id)
     added = added_mails(mails)
@@ -153,17 +152,17 @@ def thread(
 
 def show_thread(mails: Sequence[Email]) -> None:
     """Print the mails of a thread, numbered."""
-    for number, each in enumerate(mails, start=1):
+    for number, mail in enumerate(mails, start=1):
         gap = "\n" if number > 1 else ""
         output.print_text((f"{gap}---- {number} of {len(mails)} ----", "dim"))
-        output.print_text(shown_email(each))
+        output.print_text(format_email(mail))
 
 
 @app.command("open")
 def open_attachment(
     reference: MailReference,
     number: Annotated[
-        int | None, Argument(metavar="N", min=1, help="Which file, if it has several.")
+        int | None, Argument(metavar="N", min=1, help="Number of the file, if there are several.")
     ] = None,
     save: Annotated[
         Path | None, Option(metavar="FOLDER", help="Save the file there instead of opening it.")
@@ -179,13 +178,13 @@ def open_attachment(
     listed = "; ".join(f"{at} {output.one_line(each.name)}" for at, each in enumerate(files, 1))
     place = number or 1
     if (number is None and len(files) > 1) or place > len(files):
-        raise UserError(f"say which file, by its number: {listed}")
+        raise UserError(f"which file? give its number: {listed}")
     data, name = files[place - 1].data, safe_name(files[place - 1])
     if data is None:
-        raise UserError(f"{name} was too large to be kept; it is in the mail program only")
-    if save is None and name.rpartition(".")[2].lower() not in _SHOWN:
-        raise UserError(f"{name} may run when it is opened; --save FOLDER saves it")
-    # A folder that nobody else can read; the program that shows the file needs it later.
+        raise UserError(f"{name} was too large to store; open it in your mail program")
+    if save is None and name.rpartition(".")[2].lower() not in _SAFE_TO_OPEN:
+        raise UserError(f"{name} may be a program; save it with --save FOLDER")
+    # A private folder, which stays because the viewer still needs the file.
     path = (save or Path(tempfile.mkdtemp(prefix="art-e-"))) / name
     try:
         with path.open("xb") as target:
@@ -194,33 +193,33 @@ def open_attachment(
         raise UserError(f"can't write {path}: {error.strerror}") from None
     output.print_line(str(path))
     if save is None and typer.launch(str(path), wait=True) != 0:
-        raise UserError("no program here opens it; --save FOLDER saves it where you want it")
+        raise UserError("no program here opens it; save it with --save FOLDER")
 
 
 def safe_name(file: AttachedFile) -> str:
-    """A file's name without folders, control characters and what shells take for more."""
+    """Return a file's name without folders, control characters and shell metacharacters."""
     name = _UNSAFE_IN_NAMES.sub("_", file.name.replace("\\", "/").rpartition("/")[2])
-    # File systems take 255 bytes.
+    # File systems allow 255 bytes.
     return name.strip(" .-_").encode()[-200:].decode("utf-8", "ignore") or "unnamed"
 
 
-def typed_query(words: list[str], today: dt.date | None) -> Query:
-    """The query of a command line, where words that begin with "-" are part of it."""
+def query_from_args(words: list[str], today: dt.date | None) -> Query:
+    """Parse the query in a command line, where words that begin with "-" are part of it."""
     if unknown := [each for each in words if each.startswith("--")]:
         raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
-    return searched_query(joined(words), today)
+    return parse_typed_query(joined(words), today)
 
 
-def searched_query(text: str, today: dt.date | None) -> Query:
-    """The query that a person typed. Raises `UserError` for one that says nothing."""
+def parse_typed_query(text: str, today: dt.date | None) -> Query:
+    """Parse a query that a person typed. Raises `UserError` for one without words and filters."""
     query = parse_query(text, today or dt.date.today())
     if not (query.words or query.filter.parts):
-        raise UserError("the search words hold no letter or digit: give words to look for")
+        raise UserError("the query has no letter or digit; give words to search for")
     return query
 
 
-def shown_email(email: Email) -> "Text":
-    """A mail as a person reads it: header lines, an empty line, the body."""
+def format_email(email: Email) -> "Text":
+    """Return a mail as a person reads it: header lines, an empty line, the body."""
     lines = [
         ("Date", format_date(email.date, email.message_id)),
         ("From", str(email.sender)),
@@ -231,67 +230,67 @@ def shown_email(email: Email) -> "Text":
         ("List", email.mailing_list),
         ("Message-ID", email.message_id),
     ]
-    known = [(name, output.one_line(value)) for name, value in lines if value]
-    shown = [output.text((f"{name}: ", "dim"), f"{value}\n") for name, value in known]
+    fields = [(name, output.one_line(value)) for name, value in lines if value]
+    header = [output.text((f"{name}: ", "dim"), f"{value}\n") for name, value in fields]
     subject = output.one_line(email.subject) or "(no subject)"
-    return output.text(*shown, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
+    return output.text(*header, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
 
 
 def mail_excerpt(
     date: str, sender: str, subject: str, body: str, mark: str = "", *, whole: bool = False
 ) -> "Text":
-    """A mail for a person to read, with a word about it, such as "cited", as its `mark`. Empty
-    lines are left out; unless `whole`, so are further lines and the ends of long ones."""
+    """Return a mail for a person to read, with a `mark` such as "cited" after its subject. Empty
+    lines are left out; unless `whole`, lines after `BODY_LINES` and the ends of long ones too."""
     lines = [each.rstrip().expandtabs(4) for each in output.clean(body).split("\n") if each.strip()]
-    shown = [*lines] if whole else [each[:_LINE_CHARS] for each in lines[:BODY_LINES]]
-    hidden = sum(map(len, lines)) - sum(map(len, shown))
-    shown += [f"({output.plural(hidden, 'more character')})"] if hidden else []
+    visible = [*lines] if whole else [line[:_LINE_CHARS] for line in lines[:BODY_LINES]]
+    hidden = sum(map(len, lines)) - sum(map(len, visible))
+    visible += [f"({output.plural(hidden, 'more character')})"] if hidden else []
     head, subject = f"{output.one_line(date)}  {output.one_line(sender)}", output.one_line(subject)
-    mark, body = f"  {output.one_line(mark)}".rstrip(), "".join(f"\n| {line}" for line in shown)
+    mark, body = f"  {output.one_line(mark)}".rstrip(), "".join(f"\n| {line}" for line in visible)
     return output.text((head, "cyan"), f"  {subject}", (mark, "green"), (body, "dim"), "\n")
 
 
 def _listed(recipients: Iterable[Mailbox]) -> str:
-    shown = [str(each) for each in recipients]
-    if (more := len(shown) - MAX_RECIPIENTS_SHOWN) > 0:
-        shown[MAX_RECIPIENTS_SHOWN:] = [f"and {more} more (--json shows all)"]
-    return ", ".join(shown)
+    names = [str(each) for each in recipients]
+    if (more := len(names) - MAX_RECIPIENTS_SHOWN) > 0:
+        names[MAX_RECIPIENTS_SHOWN:] = [f"and {more} more (--json shows all)"]
+    return ", ".join(names)
 
 
-def _shown_hit(hit: Hit, searched: list[str], in_thread: int) -> Iterator[str | tuple[str, str]]:
+def _format_hit(hit: Hit, searched: list[str], in_thread: int) -> Iterator[str | tuple[str, str]]:
     yield f"{format_date(hit.date)[:10]}  "
     yield output.one_line(str(hit.sender)) or "(no sender)", "cyan"
     yield "  "
     yield output.one_line(hit.subject) or "(no subject)", "bold"
     yield "\n"
     if snippet := output.one_line(hit.snippet):
-        yield from marked(searched, snippet)
+        yield from highlighted(searched, snippet)
         yield "\n"
-    lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
-    lacks += f"   thread: {in_thread} mails" if in_thread > 1 else ""
-    lacks += f"   {hit.copies} copies" if hit.copies > 1 else ""
-    yield f"{output.one_line(hit.message_id)}{lacks}", "dim"
+    notes = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
+    notes += f"   thread: {in_thread} mails" if in_thread > 1 else ""
+    notes += f"   {hit.copies} copies" if hit.copies > 1 else ""
+    yield f"{output.one_line(hit.message_id)}{notes}", "dim"
 
 
-def marked(searched: list[str], line: str) -> Iterator[str | tuple[str, str]]:
-    """The parts of a line, those with a stem of the searched words in colour."""
+def highlighted(searched: list[str], line: str) -> Iterator[str | tuple[str, str]]:
+    """Yield the parts of a line, words with a searched stem in colour."""
     end = 0
-    for start, stop in places_of(searched, line):
+    for start, stop in match_spans(searched, line):
         yield line[end:start]
         yield line[max(start, end) : stop], "bold yellow"
         end = max(end, stop)
     yield line[end:]
 
 
-def places_of(searched: list[str], where: str) -> list[tuple[int, int]]:
-    """Start and end of each word in a text that has a stem of the searched words."""
-    found = list(WORD.finditer(where))
-    folded = [fold(each.group()) for each in found]
-    places = set()
+def match_spans(searched: list[str], text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each word in `text` that has a stem of the searched words."""
+    words = list(WORD.finditer(text))
+    folded = [fold(word.group()) for word in words]
+    spans = set()
     for mark in {"", language_of(folded)}:
-        wanted = set(stems([each + mark for each in searched]))
-        stemmed = stems([each + mark for each in folded])
-        places |= {each.span() for each, stem in zip(found, stemmed, strict=True) if stem in wanted}
-    pairs = [pattern_of(each) for each in searched if is_unspaced(each)]
-    places |= {each.span() for pair in pairs for each in pair.finditer(searchable(where))}
-    return sorted(places)
+        targets = set(stems([word + mark for word in searched]))
+        stemmed = stems([word + mark for word in folded])
+        spans |= {word.span() for word, stem in zip(words, stemmed, strict=True) if stem in targets}
+    patterns = [pattern_of(word) for word in searched if is_unspaced(word)]
+    spans |= {hit.span() for pattern in patterns for hit in pattern.finditer(searchable(text))}
+    return sorted(spans)

@@ -1,10 +1,10 @@
-"""The `art-e` command: its groups, and how it ends.
+"""The `art-e` command: its subcommands, exit codes and errors.
 
     art-e COMMAND [OPTIONS]        python -m art_e COMMAND [OPTIONS]
 
-Exit codes: 0 done, 1 our fault, 2 a user's error, 75 a training paused, 130 interrupted, 141 the
-reader of our output went away. An error is one line on stderr. A command's module is imported when
-it is called, so that `art-e --help` is as fast as typer itself."""
+Exit codes: 0 success, 1 internal error, 2 user error, 75 training paused, 130 interrupted, 141
+stdout closed by its reader. An error is one line on stderr. A command's module is imported when the
+command runs, so that `art-e --help` is as fast as typer itself."""
 
 import atexit
 import errno
@@ -28,11 +28,11 @@ from typer.exceptions import TyperException
 
 from art_e import __version__
 from art_e.children import import_nothing_here
-from art_e.cli.output import interrupted, listening, note, one_line, print_line
+from art_e.cli.output import interrupted, note, one_line, print_line, recording_interrupts
 from art_e.errors import EVAL_EXTRA, UserError, install_command
 from art_e.privacy import loopback_directly, redact
 
-OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
+INTERNAL_ERROR, USER_ERROR, INTERRUPTED, STDOUT_CLOSED = 1, 2, 130, 141
 
 
 def _rows(table: str) -> list[list[str]]:
@@ -40,35 +40,34 @@ def _rows(table: str) -> list[list[str]]:
     return [line.split("\t") for line in text.splitlines()]
 
 
-# How a user can fix a refusal of the operating system, or an error of DuckDB (by its class).
+# How to fix an error of the operating system (by its name), or of DuckDB (by its class).
 _FIXES = {getattr(errno, name, name): fix for name, fix in _rows("errors")}
 
-# What holds after an interrupted command, whenever that was.
-_KEPT = {
-    "ingest": "; the inbox is as it was",
-    "sync": "; the inbox is as it was, and the next sync goes on from here",
+# Added to the note on an interrupt of these commands.
+_AFTER_INTERRUPT = {
+    "ingest": "; the inbox is unchanged",
+    "sync": "; the inbox is unchanged, and the next sync continues from here",
 }
 
-# The commands in the help page's order: their modules, whose `app` is or holds them, and lines.
+# The commands in the order of the help page: the module whose `app` is or has it, and its line.
 COMMANDS = {name: (module, line) for name, module, line in _rows("commands")}
 
-EXAMPLES = _rows("examples")  # the command of a help page, such as "golden split", and an example
+EXAMPLES = _rows("examples")  # a command, such as "golden split", and an example of it
 
 
-def _examples(name: str) -> str:
-    """The end of a help page."""
-    return "\n".join(("\b\nExample:", *(f"  {line}" for of, line in EXAMPLES if of == name)))
+def _examples(command: str) -> str:
+    return "\n".join(("\b\nExample:", *(f"  {ex}" for name, ex in EXAMPLES if name == command)))
 
 
 def _add_examples(command: Any, name: str) -> None:
     inner = getattr(command, "commands", {})
     command.epilog = None if inner else _examples(name)
-    for each, below in inner.items():
-        _add_examples(below, f"{name} {each}")
+    for subname, subcommand in inner.items():
+        _add_examples(subcommand, f"{name} {subname}")
 
 
 class _PlainValue(RuntimeParam):
-    """Converts what needs no check, without pydantic, whose import takes as long as a search."""
+    """Converts plain values without pydantic, whose import takes as long as a search."""
 
     def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
         kind, info = self.annotation, self.parameter_info
@@ -81,30 +80,30 @@ class _PlainValue(RuntimeParam):
 
 
 def _convert_plainly(command: Any, context: Any) -> None:
-    for each in command.get_params(context):
-        described = each.type_descriptor
-        # typer fills it in later if it is None.
-        each._runtime_param = _PlainValue(described.parameter_info, described.annotation)
+    for param in command.get_params(context):
+        descriptor = param.type_descriptor
+        # If it is None, typer sets it later.
+        param._runtime_param = _PlainValue(descriptor.parameter_info, descriptor.annotation)
 
 
 class Commands(TyperGroup):
-    """The commands, with the exit codes and errors that this module's docstring names."""
+    """All commands, with the exit codes and errors of this module's docstring."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module_name, line = COMMANDS[cmd_name]
-            gc.disable()  # what is imported stays
+            gc.disable()  # imported modules are never garbage
             try:
                 module = importlib.import_module(module_name)
             except ModuleNotFoundError:
-                if ctx.resilient_parsing:  # a shell completes; its user sees no traceback
+                if ctx.resilient_parsing:  # completion in a shell must not print a traceback
                     return None
                 raise
             gc.freeze()
             gc.enable()
-            found = typer.main.get_command(module.app)
-            command = getattr(found, "commands", {}).get(cmd_name, found)
-            command.help = command.help or line  # a group's
+            group = typer.main.get_command(module.app)
+            command = getattr(group, "commands", {}).get(cmd_name, group)
+            command.help = command.help or line  # groups have no docstring
             _add_examples(command, cmd_name)
             _convert_plainly(command, ctx)
             self.commands[cmd_name] = command
@@ -115,7 +114,7 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` begin with; an error suggests the nearest name."""
+        """Resolve the command in `args`; an error suggests similar names."""
         near = get_close_matches(args[0], COMMANDS) if args else []
         if near and near[0] != args[0]:
             names = ", ".join(map(repr, near))
@@ -126,32 +125,32 @@ class Commands(TyperGroup):
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page's list of commands without importing any."""
+        """Write the help page's list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def main(  # type: ignore[override]  # the rest is click's
         self, args: Sequence[str] | None = None, prog_name: str = "art-e", **extra: Any
     ) -> Any:
-        """Run the command line `args` and leave the process with its exit code."""
+        """Run the command line `args` and exit with its exit code."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                # A character that the encoding lacks is escaped.
+                # Escape characters that the encoding lacks.
                 stream.reconfigure(errors="backslashreplace")
-        os.umask(0o077)  # new files are for this user alone: 0600, folders 0700
+        os.umask(0o077)  # only this user may read new files (0600) and folders (0700)
         loopback_directly()
-        given = list(sys.argv[1:] if args is None else args)
+        arguments = list(sys.argv[1:] if args is None else args)
         try:
-            with listening():
-                code = super().main(given, "art-e", **{**extra, "standalone_mode": False})
+            with recording_interrupts():
+                code = super().main(arguments, "art-e", **{**extra, "standalone_mode": False})
             if code == INTERRUPTED and interrupted():
-                note("interrupted" + _KEPT.get("".join(given[:1]), ""))
+                note("interrupted" + _AFTER_INTERRUPT.get("".join(arguments[:1]), ""))
         except TyperException as error:
             code = USER_ERROR
             message = error.format_message()
             stop = "" if message.endswith((".", "?", ")")) else "."
-            named = "".join(f"{arg} " for arg in given[:1] if arg in self.commands)
-            note(f"Error: {message}{stop} See: art-e {named}--help")
+            command = "".join(f"{arg} " for arg in arguments[:1] if arg in self.commands)
+            note(f"Error: {message}{stop} See: art-e {command}--help")
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -161,30 +160,30 @@ class Commands(TyperGroup):
         except UserError as error:
             _fail(f"Error: {error}", USER_ERROR)
         except BrokenPipeError:
-            # The interpreter flushes at its end what is still buffered.
+            # The interpreter flushes the rest of the buffer when it exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(READER_GONE) from None
+            raise typer.Exit(STDOUT_CLOSED) from None
         except (typer.Exit, TyperException):
             raise
         except ModuleNotFoundError as error:
             if (name := f"{error.name}".partition(".")[0]) not in EVAL_EXTRA:
-                _our_fault(error)
+                _internal_error(error)
             _fail(f"Error: this needs {name}: {install_command('eval')}", USER_ERROR)
         except OSError as error:
             if error.errno in _FIXES:
-                what = f"{error.filename or 'the file'}: {error.strerror}"
-                _fail(f"Error: {what}; {_FIXES[error.errno]}", USER_ERROR)
-            _our_fault(error)
+                fault = f"{error.filename or 'the file'}: {error.strerror}"
+                _fail(f"Error: {fault}; {_FIXES[error.errno]}", USER_ERROR)
+            _internal_error(error)
         except RecursionError:
-            _fail("Error: a JSON or TOML file nests too deep to be read; correct it", USER_ERROR)
-        except Exception as error:  # noqa: BLE001 - the last line of defence
+            _fail("Error: a JSON or TOML file is nested too deeply; correct it", USER_ERROR)
+        except Exception as error:  # noqa: BLE001 - reported as an internal error
             if interrupted():
                 raise typer.Exit(INTERRUPTED) from None
             kind = type(error)
             if kind.__module__ == "_duckdb" and kind.__name__ in _FIXES:
-                what = one_line(str(error))[:300]
-                _fail(f"Error: {what}; {_FIXES[kind.__name__]}", USER_ERROR)
-            _our_fault(error)
+                fault = one_line(str(error))[:300]
+                _fail(f"Error: {fault}; {_FIXES[kind.__name__]}", USER_ERROR)
+            _internal_error(error)
 
 
 def _fail(line: str, code: int) -> NoReturn:
@@ -192,12 +191,12 @@ def _fail(line: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _our_fault(error: Exception) -> NoReturn:
+def _internal_error(error: Exception) -> NoReturn:
     if os.environ.get("ART_E_DEBUG"):
         traceback.print_exception(error)
-    how = "ART_E_DEBUG=1 shows the traceback; please report it"
-    what = redact(f"{type(error).__name__}: {error}")  # a client library may quote a key
-    _fail(f"Error: internal error: {what} ({how})", OUR_FAULT)
+    hint = "ART_E_DEBUG=1 shows the traceback; please report it"
+    fault = redact(f"{type(error).__name__}: {error}")  # a client library may quote a key
+    _fail(f"Error: internal error: {fault} ({hint})", INTERNAL_ERROR)
 
 
 app = typer.Typer(
@@ -223,10 +222,10 @@ def start(
 
 
 def run() -> None:
-    """The entry point of the `art-e` script."""
+    """Run the `art-e` script."""
     import_nothing_here()
     codes = list[Any]()
-    atexit.register(_leave, codes)  # registered first, so that it runs after other handlers
+    atexit.register(_exit_at_once, codes)  # registered first, so that it runs last
     try:
         app()
     except SystemExit as end:
@@ -234,9 +233,9 @@ def run() -> None:
         raise
 
 
-def _leave(codes: Sequence[int]) -> None:
-    """Skip the teardown of the interpreter: it takes a tenth of a second, and gloo's threads may
-    abort in it (exit code -6), so that a launcher would call its run failed."""
+def _exit_at_once(codes: Sequence[int]) -> None:
+    """Exit without tearing down the interpreter: that takes 0.1 s, and gloo's threads may abort in
+    it (exit code -6), which a launcher would report as a failed run."""
     if codes:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Options on the model that is asked: how it is called, and the form of its episodes."""
+"""Options for the model: how it is called, and the form of its episodes."""
 
 import tomllib
 from collections.abc import Collection
@@ -16,15 +16,15 @@ from art_e.models.checkpoint import episode_form
 from art_e.models.model import Model, full_name
 from art_e.storage import expanded
 
-# ---- How it is called.
+# ---- Calls.
 
-HOSTED_CONCURRENCY = 8  # the default of `--concurrency` for models hosted elsewhere; else 1
+HOSTED_CONCURRENCY = 8  # default of `--concurrency` for models hosted elsewhere; else 1
 
 ToolCalls = Literal["auto", "native", "text"]
 
 
 def model_option(help_text: str) -> Any:
-    """Return an option that takes the name of a model, or several."""
+    """Return an option that takes the name of a model, or several names."""
     return Option("--model", "-m", metavar="MODEL", parser=full_name, help=help_text)
 
 
@@ -32,37 +32,37 @@ ModelOption = Annotated[
     str | None,
     model_option("o3, ollama_chat/..., local:PATH, offline [default: config's, else offline]."),
 ]
-EffortOption = Annotated[Effort | None, Option("--reasoning-effort", help="How long it thinks.")]
+EffortOption = Annotated[Effort | None, Option("--reasoning-effort", help="How long to reason.")]
 TemperatureOption = Annotated[
-    float | None, Option("--temperature", min=0, max=2, help="Default: 0 where the model takes it.")
+    float | None, Option("--temperature", min=0, max=2, help="Default: 0 if the model accepts it.")
 ]
 MaxCostOption = Annotated[
-    float | None, Option("--max-cost", metavar="USD", min=0, help="Most that a model may cost.")
+    float | None, Option("--max-cost", metavar="USD", min=0, help="Cost limit of a model's calls.")
 ]
-_SILENCE = "Longest silence [default: 120, here 600 seconds]."
-TimeoutOption = Annotated[float | None, Option("--timeout", metavar="S", min=1, help=_SILENCE)]
+_TIMEOUT = "Seconds without an answer before a call fails [default: 120, on this machine 600]."
+TimeoutOption = Annotated[float | None, Option("--timeout", metavar="S", min=1, help=_TIMEOUT)]
 RetriesOption = Annotated[
-    int | None, Option("--retries", metavar="N", min=0, help="How often a failed call is repeated.")
+    int | None, Option("--retries", metavar="N", min=0, help="Maximum retries of a failed call.")
 ]
 ToolCallsOption = Annotated[
-    ToolCalls, Option("--tool-calls", help="text: for models that can't call tools natively.")
+    ToolCalls, Option("--tool-calls", help="text: for models without native tool calls.")
 ]
 
 
-# ---- The form of its episodes.
+# ---- The form of episodes.
 
 _FORM = (
-    "Form of the episodes, in place of the one that a local model was trained in: a TOML file with"
+    "Form of the episodes, instead of the one that a local model was trained in: a TOML file with"
     " a table [episode], or the folder of a training run or checkpoint."
 )
 RecipeOption = Annotated[str | None, Option("--recipe", metavar="RECIPE", help=_FORM)]
 DEFAULT_FORM = EpisodeForm()
-# The offline policy pays nothing for text, and fits passages of whole mails.
+# Tokens cost the offline policy nothing, and it chooses passages from whole mails.
 _OFFLINE_FORM = EpisodeForm(lean=False)
 
 
 def turn_tokens(form: EpisodeForm, model: str) -> int | None:
-    """The limit of a turn, if the form sets one; hosted models may think first, and have none."""
+    """Return the form's limit of a turn; hosted models get none, because they may reason first."""
     limited = "turn_tokens" in form.model_fields_set and Model(model).self_hosted
     return form.turn_tokens if limited else None
 
@@ -74,9 +74,9 @@ def chosen_form(
     *,
     other_prompt: bool = False,
 ) -> EpisodeForm:
-    """The form of `--recipe`, else the one that the models were trained in, with `--max-turns`.
-    Raises `UserError` for models of different forms, for a recipe that can't be read, and for one
-    beside options that it sets itself: `--max-turns`, or `--prompt` (`other_prompt`)."""
+    """Return the form of `--recipe`, else the one that the models were trained in, with
+    `--max-turns`. Raises `UserError` for models of different forms, an unreadable recipe, and a
+    recipe with options that it sets itself: `--max-turns`, or `--prompt` (`other_prompt`)."""
     if recipe is None:
         local = (name for name in models if kind_of(name) == "local")
         trained = {name: form for name in local if (form := episode_form(name)) is not None}
@@ -87,19 +87,19 @@ def chosen_form(
         form = next(iter(trained.values()), default)
         changes = {} if max_turns is None else {"max_turns": max_turns}
         return form.model_copy(update=changes | ({"prompt": None} if other_prompt else {}))
-    given = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
-    if given:
-        raise UserError(f"--recipe decides {' and '.join(given)} too; leave one of them out")
+    conflicts = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
+    if conflicts:
+        raise UserError(f"--recipe decides {' and '.join(conflicts)} too; leave one of them out")
     path = expanded(recipe)
     overriding = episode_form(recipe) if path.is_dir() else _form_in(path)
     if overriding is None:
-        why = f"--recipe {recipe} has no form of episode: name a TOML file with a table [episode]"
+        why = f"--recipe {recipe} has no episode form; name a TOML file with a table [episode]"
         raise UserError(f"{why}, or the folder of a training run or checkpoint")
     return overriding
 
 
 def _form_in(file: Path) -> EpisodeForm | None:
-    """The form in a TOML file's table [episode]; None without one."""
+    """Return the form in a TOML file's table [episode]; None without one."""
     try:
         table = tomllib.loads(file.read_text("utf-8"))
         return EpisodeForm.model_validate(table["episode"])
@@ -114,7 +114,7 @@ def _form_in(file: Path) -> EpisodeForm | None:
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of a model's calls, its episodes, and the mail they reach."""
+    """Command-line options for a model's calls, its episodes, and the mail that they can read."""
 
     recipe: str | None = None
     max_turns: int | None = None
@@ -126,9 +126,9 @@ class Options:
     timeout: float | None = None
     retries: int | None = None
 
-    def following(self, earlier: dict[str, Any], *, same_model: bool) -> "Options":
-        """Return these options, and of the `earlier` ones those that the command line leaves out.
-        Another model may not take all of them; a recipe and a limit of turns exclude each other."""
+    def continuing(self, earlier: dict[str, Any], *, same_model: bool) -> "Options":
+        """Return these options, and the `earlier` values of those that the command line leaves out.
+        Another model may not accept them all; a recipe and a turn limit exclude each other."""
         default = asdict(Options())
         left_out = {name for name, value in default.items() if getattr(self, name) == value}
         if not {"recipe", "max_turns"} <= left_out:

@@ -17,49 +17,49 @@ from art_e.inbox.inbox import Inbox
 from art_e.storage import default_db, home, write_whole
 
 DbOption = Annotated[
-    Path | None, Option("--db", metavar="FILE", help="Inbox file [default: that of ART_E_HOME].")
+    Path | None, Option("--db", metavar="FILE", help="Inbox file [default: the one in ART_E_HOME].")
 ]
 InboxOption = Annotated[
-    str | None, Option("--inbox", metavar="ADDRESS", help="Whose inbox; not needed with one owner.")
+    str | None, Option("--inbox", metavar="ADDRESS", help="Whose inbox; optional with one owner.")
 ]
 AsOfOption = Annotated[
-    str | None, Option("--as-of", metavar="DATE", help="YYYY-MM-DD: later mail does not exist.")
+    str | None, Option("--as-of", metavar="DATE", help="Ignore mail after this day (YYYY-MM-DD).")
 ]
 AllOption = Annotated[bool, Option("--all", help="Search spam, trash and drafts too.")]
 OutOption = Annotated[
     Path | None, Option("--out", metavar="DIR", help="Folder of the run [default: new, in runs/].")
 ]
-JsonOption = Annotated[bool, Option("--json", help="Print data alone, as JSON; notes on stderr.")]
-RunArgument = Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")]
+JsonOption = Annotated[bool, Option("--json", help="Print only JSON on stdout; notes on stderr.")]
+RunArgument = Annotated[str, Argument(metavar="RUN", help="Name or folder of a run, or last.")]
 
 
-def integer(help_text: str, least: int = 1) -> Any:
+def integer(help_text: str, minimum: int = 1) -> Any:
     """Return an option that takes an integer."""
-    return Option(metavar="N", min=least, help=help_text)
+    return Option(metavar="N", min=minimum, help=help_text)
 
 
 def chosen_db(db: Path | None) -> Path:
-    """The file of `--db`, or of `art-e config`, or the default one."""
+    """Return the file of `--db`, or of `art-e config`, or the default one."""
     return db or Path(setting("db") or default_db())
 
 
 def db_argument(db: Path | None) -> str:
-    """What to add to a command so that it uses the same file."""
+    """Return the argument that makes a command use the same file."""
     return "" if db is None else f" --db {db}"
 
 
 def parse_day(day: str | None, option: str) -> dt.date | None:
-    """The date that an option gives. Raises `UserError` for an invalid one."""
+    """Return the date in an option's value. Raises `UserError` for an invalid one."""
     if day is None:
         return None
     if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII):
         with contextlib.suppress(ValueError):  # such as 2001-02-30
             return dt.date.fromisoformat(day)
-    raise UserError(f"{option} {day!r} is no date; write it as YYYY-MM-DD, such as 2001-03-31")
+    raise UserError(f"{option} must be a date, YYYY-MM-DD such as 2001-03-31, not {day!r}")
 
 
 def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:
-    """The address of `--inbox`, of `art-e config` for its file, or else the file's only owner."""
+    """Return the address of `--inbox`, of `art-e config` for its file, or the file's only owner."""
     if inbox is not None:
         return inbox
     if db is None and (configured := setting("inbox")) is not None:
@@ -67,8 +67,8 @@ def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:
     owners = file.owners()
     if len(owners) == 1:
         return owners[0]
-    has = f"{len(owners)} owners" if owners else "no single owner"
-    why = f"whose inbox? the file has {has}"
+    count = f"{len(owners)} owners" if owners else "no single owner"
+    why = f"whose inbox? the file has {count}"
     raise UserError(f"{why}: add --inbox ADDRESS (art-e inboxes{db_argument(db)} lists them)")
 
 
@@ -82,14 +82,14 @@ def opened_inbox(
         yield file, file.open_inbox(chosen_address(file, inbox, db), today)
 
 
-# ---- A mail by its id, by the beginning of its id, or by its number in the last list.
+# ---- Mails by message id, by the start of an id, or by number in the last list.
 
-MIN_BEGINNING = 6  # characters
+MIN_PREFIX = 6  # characters of an id
 LAST_LIST = "last_list.json"
 
 
 class MailList(NamedTuple):
-    """The mails of a numbered list, and how their inbox was opened."""
+    """The mails of a numbered list, and the options that their inbox was opened with."""
 
     db: str = ""
     inbox: str = ""
@@ -97,26 +97,26 @@ class MailList(NamedTuple):
     junk: bool = False
     message_ids: list[str] = []  # noqa: RUF012 - never changed
 
-    def numbered(self, number: str, db: Path | None, inbox: str | None) -> str | None:
-        """The mail of this number, unless the options name another file or inbox."""
+    def mail_at(self, number: str, db: Path | None, inbox: str | None) -> str | None:
+        """Return the mail at a number, unless the options name another file or inbox."""
         is_other = db is not None and str(db.resolve()) != self.db
         is_other |= inbox is not None and inbox.strip().lower() != self.inbox
         places = {str(place): name for place, name in enumerate(self.message_ids, 1)}
         return None if is_other else places.get(number)
 
 
-def keep_list(db: Path, inbox: Inbox, message_ids: list[str], *, junk: bool) -> MailList:
-    """Keep a list that is printed, so that later commands take its numbers."""
+def save_list(db: Path, inbox: Inbox, message_ids: list[str], *, junk: bool) -> MailList:
+    """Save a printed list, so that later commands accept its numbers."""
     day = None if inbox.as_of is None else inbox.as_of.isoformat()
     listed = MailList(str(db.resolve()), inbox.address, day, junk, message_ids)
-    with contextlib.suppress(OSError):  # a home that can't be written to keeps none
+    with contextlib.suppress(OSError):  # nothing is saved in a read-only home
         home().mkdir(parents=True, exist_ok=True)
         write_whole(home() / LAST_LIST, json.dumps(listed))
     return listed
 
 
-def last_list() -> MailList:
-    """The list that was printed last; an empty one without it."""
+def load_list() -> MailList:
+    """Return the list that was printed last, or an empty one."""
     with contextlib.suppress(OSError, ValueError, TypeError):
         return MailList(*json.loads((home() / LAST_LIST).read_text("utf-8")))
     return MailList()
@@ -126,9 +126,9 @@ def last_list() -> MailList:
 def opened_mail(
     reference: str, db: Path | None, inbox: str | None, as_of: str | None, *, junk: bool = False
 ) -> Iterator[tuple[InboxFile, Inbox, str]]:
-    """Open a file and an inbox, that of the last list for a number in it, and find a mail's id."""
-    listed = last_list()
-    if listed.numbered(reference, db, inbox):
+    """Open a file and an inbox (a number opens those of the last list), and find a mail's id."""
+    listed = load_list()
+    if listed.mail_at(reference, db, inbox):
         db, inbox = Path(listed.db), listed.inbox
         as_of, junk = as_of or listed.as_of, junk or listed.junk
     with opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
@@ -136,16 +136,16 @@ def opened_mail(
 
 
 def find_mail(reference: str, listed: MailList, file: InboxFile, inbox: Inbox) -> str:
-    """The id of the mail that a reference names, or `UserError` without it or for several."""
-    for name in (reference, listed.numbered(reference, file.path, inbox.address)):
+    """Return the id of the mail that `reference` names; `UserError` if there is not exactly one."""
+    for name in (reference, listed.mail_at(reference, file.path, inbox.address)):
         if name is not None and (message_id := inbox.canonical_id(name)) is not None:
             return message_id
-    ids = inbox.ids_beginning(reference) if len(reference.strip("<> ")) >= MIN_BEGINNING else []
+    ids = inbox.ids_beginning(reference) if len(reference.strip("<> ")) >= MIN_PREFIX else []
     if len(ids) == 1:
         return ids[0]
     if ids:
         some = ", ".join(ids[:3])
-        raise UserError(f"{reference} begins several message ids, such as {some}; write more of it")
+        raise UserError(f"several message ids begin with {reference}, such as {some}; give more")
     until = "" if inbox.as_of is None else f" up to {inbox.as_of}"
     where = f"the inbox of {inbox.address}{until}"
-    raise UserError(f"no mail {reference} in {where}; art-e search WORDS numbers what it lists")
+    raise UserError(f"no mail {reference} in {where}; art-e search WORDS lists mails with numbers")

@@ -1,6 +1,6 @@
-"""What the commands print: data on stdout, notes and errors on stderr.
+"""Printing for all commands: data on stdout, notes and errors on stderr.
 
-All text from others passes `clean`, and rich never reads it as markup."""
+Untrusted text passes through `clean`, and rich never reads it as markup."""
 
 import json
 import logging
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-# A complete string sequence (OSC, DCS, SOS, PM, APC) is removed with its payload, of an unfinished
-# one only the introducer, or it would swallow the mail. The work is linear: payloads stop at ESC.
+# A complete string sequence (OSC, DCS, SOS, PM, APC) is removed with its payload. An unfinished one
+# loses only its introducer, or it would swallow the mail. Linear time, as payloads stop at ESC.
 _STRING = r"\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
 _CSI = r"\x1b\[[0-?]*[ -/]*[@-~]?"
 _OTHER_ESCAPE = r"\x1b(?:[ -/]+[0-~]?|[0-~])?"
-# One character each: C1 characters begin no sequence, as in mail they come from a wrong charset.
+# Single characters. In mail, C1 characters come from a wrong charset and don't start a sequence.
 _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _SURROGATES = r"[\ud800-\udfff]"
 
@@ -36,38 +36,38 @@ _UNSAFE = re.compile("|".join((_STRING, _CSI, _OTHER_ESCAPE, _CONTROLS, _SURROGA
 
 
 def clean(text: str) -> str:
-    """`text` without escape sequences, control characters other than "\\n" and "\\t",
-    characters that nobody sees or that override the direction of writing, and lone surrogates."""
+    """Remove escape sequences, control characters other than "\\n" and "\\t", characters that are
+    invisible or override the direction of writing, and lone surrogates."""
     return visible(_UNSAFE.sub("", text))
 
 
 def one_line(text: str) -> str:
-    """`text` cleaned, on one line, with single spaces."""
+    """Return `text` cleaned, on one line, with single spaces."""
     return " ".join(clean(" ".join(text.split())).split())
 
 
-def cleaned(value: Any) -> Any:
-    """JSON with its texts cleaned; message ids stay as the inbox has them."""
+def clean_json(value: Any) -> Any:
+    """Return JSON with its texts cleaned; message ids stay as the inbox has them."""
     if isinstance(value, dict):
-        return {key: v if key == "message_id" else cleaned(v) for key, v in value.items()}
+        return {key: v if key == "message_id" else clean_json(v) for key, v in value.items()}
     if isinstance(value, list):
-        return [cleaned(each) for each in value]
+        return [clean_json(each) for each in value]
     return clean(value) if isinstance(value, str) else value
 
 
-_asked = threading.Event()
+_interrupt = threading.Event()
 
 
 @contextmanager
-def listening() -> Iterator[None]:
-    """Record Ctrl-C, unless this process ignores it (nohup, a background job). A library may
-    swallow the `KeyboardInterrupt`; `interrupted` still knows."""
-    _asked.clear()
+def recording_interrupts() -> Iterator[None]:
+    """Record Ctrl-C for `interrupted`, because a library may swallow the `KeyboardInterrupt`.
+    A process that ignores Ctrl-C (nohup, a background job) records nothing."""
+    _interrupt.clear()
     on_main_thread = threading.current_thread() is threading.main_thread()
     if not on_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    signal.signal(signal.SIGINT, _note)
+    signal.signal(signal.SIGINT, _record_interrupt)
     try:
         yield
     finally:
@@ -75,34 +75,34 @@ def listening() -> Iterator[None]:
 
 
 def interrupted() -> bool:
-    """Whether Ctrl-C was pressed."""
-    return _asked.is_set()
+    """Return whether Ctrl-C was pressed."""
+    return _interrupt.is_set()
 
 
-def _note(*_: object) -> None:
-    _asked.set()
-    # asyncio would print a traceback of each task that the interrupt ends.
+def _record_interrupt(*_: object) -> None:
+    _interrupt.set()
+    # asyncio would print a traceback for each task that the interrupt cancels.
     logging.getLogger("asyncio").disabled = True
     raise KeyboardInterrupt
 
 
-STARTED = time.monotonic()  # about when the process began
+STARTED = time.monotonic()  # roughly the start of the process
 
 
 @contextmanager
 def status(*, silent: bool = False) -> "Iterator[Callable[[str], None]]":
-    """Show a line on stderr, if that is a terminal; the function changes it to untrusted text, of
-    which the end is shown: what is done now, or the last words of an answer that arrives."""
+    """Show a status line on stderr, if that is a terminal. The yielded function sets the line to
+    untrusted text, such as a step or an answer as it arrives; of a long text it shows the end."""
     if silent or not sys.stderr.isatty():
         yield lambda _: None
         return
     screen = console(to_stderr=True)
-    with screen.status("") as shown:
+    with screen.status("") as spinner:
 
         def show(line: str) -> None:
-            line, room = one_line(line), screen.width - 3
-            # A new spinner has the line drawn at once, however short it stands.
-            shown.update(text(line if len(line) <= room else f"…{line[-room:]}"), spinner="dots")
+            line, width = one_line(line), screen.width - 3
+            line = line if len(line) <= width else f"…{line[-width:]}"
+            spinner.update(text(line), spinner="dots")  # setting the spinner redraws at once
 
         yield show
 
@@ -124,7 +124,7 @@ def note(text: str) -> None:
 
 
 def console(*, to_stderr: bool = False) -> "Console":
-    """A console without markup, which prints text unchanged."""
+    """Return a console that prints text unchanged, without markup."""
     from rich.console import Console
 
     stream: IO[str] = sys.stderr if to_stderr else sys.stdout
@@ -140,7 +140,7 @@ def console(*, to_stderr: bool = False) -> "Console":
 
 
 def text(*parts: "str | tuple[str, str] | Text") -> "Text":
-    """A rich text of strings and (string, style) pairs, each cleaned, and of such texts."""
+    """Return rich text of strings and (string, style) pairs, which are cleaned, and rich texts."""
     from rich.text import Text
 
     assembled = Text()
@@ -156,8 +156,8 @@ def text(*parts: "str | tuple[str, str] | Text") -> "Text":
 def print_text(
     *parts: "str | tuple[str, str] | Text", lead: str = "", to_stderr: bool = False
 ) -> None:
-    """Print parts as `text` takes them, behind `lead`, below which further lines are indented. On a
-    terminal lines break at spaces; what has none, such as a URL, stays whole."""
+    """Print parts as `text` takes them, after `lead`; further lines are indented to match. On a
+    terminal lines break at spaces only, so that a URL stays whole."""
     stream, indent = sys.stderr if to_stderr else sys.stdout, " " * len(lead)
     if stream.isatty() or "FORCE_COLOR" in os.environ:
         screen = console(to_stderr=to_stderr)
@@ -167,14 +167,14 @@ def print_text(
         for number, line in enumerate(whole.split(allow_blank=True)):
             screen.print(text(indent if number else lead, line), soft_wrap=True)
         return
-    # Without styles rich, which is slow to import, has nothing to do.
+    # Plain text needs no rich, which is slow to import.
     contents = (each[0] if isinstance(each, tuple) else str(each) for each in parts)
     lines_below = "".join(map(clean, contents)).expandtabs().replace("\n", f"\n{indent}")
     print(lead + lines_below, file=stream)
 
 
-def _wrapped(whole: "Text", room: int) -> "Text":
-    """Break lines at spaces, so that they fit into so many cells if their words do."""
+def _wrapped(whole: "Text", width: int) -> "Text":
+    """Break lines at spaces so that they fit `width` cells; longer words stay whole."""
     from rich.cells import cell_len
 
     whole.expand_tabs()
@@ -182,7 +182,7 @@ def _wrapped(whole: "Text", room: int) -> "Text":
     for word in re.finditer(r"\n|\S+", plain):
         if word[0] == "\n":
             start = word.end()
-        elif cell_len(plain[start : word.end()]) > room and plain[start : word.start()].strip():
+        elif cell_len(plain[start : word.end()]) > width and plain[start : word.start()].strip():
             start = word.start()
             breaks.append(start)
     lines = whole.divide(breaks)
@@ -192,7 +192,7 @@ def _wrapped(whole: "Text", room: int) -> "Text":
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines of untrusted text, each on one line, not wrapped."""
+    """Print untrusted texts, each on one line, not wrapped."""
     for line in lines:
         print_text(one_line(line))
 
@@ -206,8 +206,8 @@ def print_table(
     left: Sequence[int] = (0,),
     lines: bool = True,
 ) -> None:
-    """Print a table of untrusted text; columns not in `left` are set to the right, as numbers.
-    Without `lines` it has no frame, and no cell is cut."""
+    """Print a table of untrusted text; columns not in `left` are right-aligned, as for numbers.
+    Without `lines` the table has no frame, and cells are not cut."""
     from rich.table import Table
 
     table = Table(title=text(one_line(title)), caption=caption)
@@ -223,8 +223,8 @@ def print_table(
 
 @contextmanager
 def progress(things: str, total: int | None, *, doing: str = "") -> "Iterator[Callable[..., None]]":
-    """A bar on stderr with the time left, if that is a terminal; it begins with what is `doing`.
-    Call the function with the number done since the last call (1 by default)."""
+    """Show a bar, labelled `doing`, with the remaining time on stderr, if that is a terminal.
+    Call the yielded function with the number done since the last call (1 by default)."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
@@ -239,10 +239,10 @@ def progress(things: str, total: int | None, *, doing: str = "") -> "Iterator[Ca
         yield lambda count=1: bar.update(task, advance=count)
 
 
-def pressed_key(keys: str, of: str, things: str) -> str:
-    """Wait for one of the keys in `of`; the line `keys` explains them. Ctrl-C, Ctrl-D and the end
-    of the input are "q". Raises `UserError` without a terminal, naming the `things` to enter."""
-    note(keys)
+def read_key(prompt: str, keys: str, things: str) -> str:
+    """Wait for one of `keys`, which the line `prompt` explains. Ctrl-C, Ctrl-D and the end of input
+    count as "q". Raises `UserError` without a terminal, naming the `things` to enter."""
+    note(prompt)
     while True:
         try:
             key = typer.getchar().lower()
@@ -251,35 +251,35 @@ def pressed_key(keys: str, of: str, things: str) -> str:
         except OSError:
             raise UserError(f"{things} need a terminal, and there is no terminal here") from None
         # A closed terminal gives the empty string.
-        if len(key) <= 1 and key in of:
+        if len(key) <= 1 and key in keys:
             return key or "q"
-        note(f"there is no key {key!r}; {keys}")
+        note(f"there is no key {key!r}; {prompt}")
 
 
 def plural(count: int, thing: str) -> str:
-    """A count with its noun: 1 mail, 2 mails, 2 addresses, 2 inboxes."""
+    """Return a count with its noun: 1 mail, 2 mails, 2 addresses, 2 inboxes."""
     ending = "" if count == 1 else "es" if thing.endswith(("s", "x")) else "s"
     return f"{count:,} {thing}{ending}"
 
 
 def not_searched(unread: dict[str, int]) -> str:
-    """Say how many attachments have no text to search, or only a part of it, and why."""
+    """Say how many attachments can't be searched, or only in part, and why."""
     total = plural(sum(unread.values()), "attachment")
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in unread.items())
-    return f"not searched, or not whole: {total} ({reasons}); art-e open MESSAGE_ID shows a file"
+    return f"not searched, or only in part: {total} ({reasons}); art-e open MESSAGE_ID shows a file"
 
 
-def shown_usd(cost: float | None, digits: int = 4) -> str:
-    """A cost in USD; None is unknown."""
+def format_usd(cost: float | None, digits: int = 4) -> str:
+    """Return a cost in USD, or "cost unknown" for None."""
     return "cost unknown" if cost is None else f"${cost:.{digits}f}"
 
 
-def shown_cost(cost: float | None) -> str:
-    """What was paid; 0 in words."""
-    return "no cost" if cost == 0 else shown_usd(cost)
+def format_cost(cost: float | None) -> str:
+    """Return a cost in USD, or "no cost" for 0."""
+    return "no cost" if cost == 0 else format_usd(cost)
 
 
 def total_usd(costs: Iterable[float | None]) -> float | None:
-    """The sum of costs; None if one of them is unknown."""
+    """Return the sum of costs; None if one of them is unknown."""
     known = list(costs)
     return sum(filter(None, known)) if None not in known else None

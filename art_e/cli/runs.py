@@ -1,6 +1,6 @@
-"""`art-e runs`: lists runs, and shows what happened in one.
+"""`art-e runs`: lists runs, and shows one.
 
-A run may have been killed at any moment: what is left is shown, and what can't be read is named."""
+A run may have been killed at any time. What can be read is shown, and what can't is named."""
 
 import contextlib
 import dataclasses
@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from typer import Option, Typer
 
 from art_e.cli import output
-from art_e.cli.conversation import failure_reason, shown_turn
+from art_e.cli.conversation import failure_reason, format_turn
 from art_e.cli.options import JsonOption, RunArgument, integer
 from art_e.errors import UserError
 from art_e.message import compact_json
@@ -19,7 +19,7 @@ from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory, exchanges
 
 QUESTION_WIDTH = 60
-# What is shown of a configuration; --json has all of it.
+# The fields of a configuration to show; --json has them all.
 _SETTINGS = (
     "name", "command", "model", "models", "question", "questions", "inbox_address", "as_of",
     "split", "limit", "repeat", "preset", "judges", "prompt", "db", "started_at", "commit",
@@ -29,7 +29,7 @@ app = Typer(rich_markup_mode=None)
 
 
 class Record(NamedTuple):
-    """What can be read of a run: its entry in the list, its configuration and its episodes."""
+    """The readable parts of a run: its entry in the list, its configuration and its episodes."""
 
     entry: dict[str, Any]
     config: dict[str, Any]
@@ -43,12 +43,12 @@ class Record(NamedTuple):
 
     @property
     def row(self) -> tuple[str, ...]:
-        """The run in a table of runs, with its start by the clock of this machine."""
+        """The run's row in a table of runs, with its start in local time."""
         entry, when = self.entry, ""
         with contextlib.suppress(TypeError, ValueError):
             when = f"{dt.datetime.fromisoformat(entry['started_at']).astimezone():%Y-%m-%d %H:%M}"
         accuracy = ", ".join(_percent(share, 0) for share in entry["accuracy"].values())
-        figures = (f"{entry['episodes']:,}", accuracy, output.shown_usd(entry["cost_usd"], 2))
+        figures = (f"{entry['episodes']:,}", accuracy, output.format_usd(entry["cost_usd"], 2))
         return (entry["run"], when, entry["model"], _cut(entry["question"]), *figures, self.state)
 
 
@@ -57,8 +57,8 @@ def list_all(
     limit: Annotated[int, integer("Number of runs to list.")] = 20, as_json: JsonOption = False
 ) -> None:
     """List the runs, the newest first."""
-    found = list_runs(runs_folder())
-    records = [read_run(run) for run in found[:limit]]
+    runs = list_runs(runs_folder())
+    records = [read_run(run) for run in runs[:limit]]
     if as_json:
         output.print_json([record.entry for record in records])
         return
@@ -68,15 +68,15 @@ def list_all(
     headings = "run when model question episodes accuracy cost state".split()
     rows = [record.row for record in records]
     output.print_table(headings, rows, left=(0, 1, 2, 3, 7), lines=False)
-    if len(found) > limit:
-        output.note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
+    if len(runs) > limit:
+        output.note(f"{len(runs) - limit:,} more; --limit {len(runs)} shows all")
 
 
 @app.command()
 def show(
     name: RunArgument,
     episode: Annotated[
-        str | None, Option(metavar="ID", help="Full trace of one, by the start of its id.")
+        str | None, Option(metavar="ID", help="Show one episode in full, by the start of its id.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,21 +85,21 @@ def show(
     if record.entry["broken"] is not None:
         output.note(f"this run is {record.state}; what can be read of it is shown")
     if episode is not None:
-        found = [each for each in record.trajectories if each.episode_id.startswith(episode)]
-        if len(found) != 1:
-            what = f"{len(found)} episodes begin with {episode!r}"
-            raise UserError(f"{what}; art-e runs show {name} lists them")
-        _show_episode(found[0], as_json)
+        matches = [each for each in record.trajectories if each.episode_id.startswith(episode)]
+        if len(matches) != 1:
+            why = f"{len(matches)} episodes begin with {episode!r}"
+            raise UserError(f"{why}; art-e runs show {name} lists them")
+        _show_episode(matches[0], as_json)
     elif as_json:
         episodes = [
             {
-                "episode_id": each.episode_id, "question_id": each.question_id,
-                "question": _question(each), "inbox_address": each.inbox_address,
-                "answer": each.final_answer, "abstained": each.rubric.get("abstained"),
-                "sources": each.sources, "turns": each.rubric.get("turns"),
-                "verdict": each.verdict, "error": each.error,
+                "episode_id": trajectory.episode_id, "question_id": trajectory.question_id,
+                "question": _question(trajectory), "inbox_address": trajectory.inbox_address,
+                "answer": trajectory.final_answer, "abstained": trajectory.rubric.get("abstained"),
+                "sources": trajectory.sources, "turns": trajectory.rubric.get("turns"),
+                "verdict": trajectory.verdict, "error": trajectory.error,
             }
-            for each in record.trajectories
+            for trajectory in record.trajectories
         ]  # fmt: skip
         output.print_json({**record.entry, "config": record.config, "episodes": episodes})
     else:
@@ -107,14 +107,14 @@ def show(
 
 
 def read_run(run: Run) -> Record:
-    """Return what can be read of a run."""
+    """Read as much of a run as possible."""
     broken = None
     config: dict[str, Any] = {}
     trajectories: list[Trajectory] = []
     try:
         config = run.config
         if not isinstance(config, dict):
-            config, broken = {}, "config.json holds no JSON object"
+            config, broken = {}, "config.json is not a JSON object"
     except (OSError, ValueError) as error:
         broken = f"config.json can't be read ({error})"
     try:
@@ -138,7 +138,7 @@ def read_run(run: Run) -> Record:
 
 
 def _accuracy(run: Run, model: str) -> dict[str, float | list[float]]:
-    """Return each model's accuracy (a training's last); if answers are unjudged, [least, most]."""
+    """Return each model's accuracy (the last of a training); [min, max] if answers are unjudged."""
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         metrics: dict[str, Any] = run.metrics
         if "models" not in metrics:
@@ -164,8 +164,8 @@ def _cut(line: str) -> str:
 
 
 def _question(trajectory: Trajectory) -> str:
-    asked = (each.get("content") for each in trajectory.messages if each.get("role") == "user")
-    return str(next(asked, ""))
+    texts = (each.get("content") for each in trajectory.messages if each.get("role") == "user")
+    return str(next(texts, ""))
 
 
 def _show_record(record: Record) -> None:
@@ -173,22 +173,22 @@ def _show_record(record: Record) -> None:
     output.print_text((entry["run"], "bold"), f"  {output.one_line(record.state)}")
     for key in filter(record.config.get, _SETTINGS):
         value = record.config[key]
-        shown = value if isinstance(value, str) else compact_json(value)
-        output.print_text((f"  {key}: ", "dim"), output.one_line(shown))
+        line = output.one_line(value if isinstance(value, str) else compact_json(value))
+        output.print_text((f"  {key}: ", "dim"), line)
     episodes = output.plural(len(record.trajectories), "episode")
-    output.print_text(f"{episodes}, {output.shown_usd(entry['cost_usd'])}")
+    output.print_text(f"{episodes}, {output.format_usd(entry['cost_usd'])}")
     for model, share in entry["accuracy"].items():
         output.print_text(f"accuracy of {output.one_line(model)}: {_percent(share, 1)}")
     for trajectory in record.trajectories:
         turns = output.plural(int(trajectory.rubric.get("turns", 0)), "turn")
         name = (f"  {output.one_line(trajectory.episode_id)[:8]}  ", "cyan")
-        asked = f"{_cut(_question(trajectory)):<{QUESTION_WIDTH}}  {turns:>8}  "
-        output.print_text(name, asked, (_answer(trajectory), "bold"))
+        question = f"{_cut(_question(trajectory)):<{QUESTION_WIDTH}}  {turns:>8}  "
+        output.print_text(name, question, (_answer(trajectory), "bold"))
 
 
 def _answer(trajectory: Trajectory) -> str:
-    without = failure_reason(trajectory)
-    return f"no answer: {without}" if without else output.one_line(trajectory.final_answer or "")
+    reason = failure_reason(trajectory)
+    return f"no answer: {reason}" if reason else output.one_line(trajectory.final_answer or "")
 
 
 def _show_episode(trajectory: Trajectory, as_json: bool) -> None:
@@ -200,7 +200,7 @@ def _show_episode(trajectory: Trajectory, as_json: bool) -> None:
     about = f"{trajectory.inbox_address}{as_of}, {trajectory.model}, {trajectory.episode_id}\n"
     output.print_text((about, "dim"))
     for number, exchange in enumerate(exchanges(trajectory.messages), start=1):
-        output.print_text(shown_turn(number, exchange))
+        output.print_text(format_turn(number, exchange))
     output.print_line()
     output.print_text((_answer(trajectory), "bold"))
     for message_id in trajectory.sources:

@@ -1,4 +1,4 @@
-"""`art-e serve`: vLLM's OpenAI-compatible server for a checkpoint, in the place of this process."""
+"""`art-e serve`: vLLM's OpenAI-compatible server for a checkpoint, which replaces this process."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def serve(
         str,
         Argument(
             metavar="CHECKPOINT",
-            help="Folder or hub id of a Qwen model, or a training run's folder for its best one.",
+            help="Folder or hub id of a Qwen model, or a training run's folder (its best one).",
         ),
     ],
     adapter: Annotated[
@@ -54,16 +54,16 @@ def serve(
         raise UserError(f"{why}; without a server: art-e ask --model local:{named}")
     served = re.sub(r"[^A-Za-z0-9._-]+", "-", name or expanded(checkpoint).resolve().name)
     command = vllm_command(vllm, *checkpoints.of_training(checkpoint, adapter), served)
-    # By default vLLM answers the pages of any site that a browser shows.
+    # By default vLLM accepts requests from web pages of any origin.
     command += ["--host", host, "--port", str(port), "--allowed-origins", "[]", *(options or [])]
     has_form = expanded(named).is_dir() and checkpoints.episode_form(named)
     note(f"loading {checkpoint} with vLLM; ask it when its log says that it is ready")
-    shown = LOOPBACK if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    base = f"{BASE_VARIABLE}=http://{shown}:{port}/v1"
+    reachable = LOOPBACK if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    base = f"{BASE_VARIABLE}=http://{reachable}:{port}/v1"
     recipe = f" --recipe {named}" if has_form else ""
     print_line(f"{base} art-e ask QUESTION --model hosted_vllm/{served}{recipe}")
     sys.stdout.flush()
-    os.dup2(2, 1)  # its log is not our data
+    os.dup2(2, 1)  # vLLM logs to stdout, which is for data
     os.execv(vllm, command)
 
 
@@ -77,13 +77,13 @@ def vllm_command(vllm: str, checkpoint: str, adapter: str | None, name: str) -> 
     model = checkpoints.checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(model, checkpoint)
     if not reloads_the_same(model, tokenizer):
-        why = f"vLLM would load another tokenizer than the one saved in {checkpoint}"
+        why = f"vLLM would load a different tokenizer from the one saved in {checkpoint}"
         raise UserError(f"{why}; use --model local:{checkpoint}, or train it with a Qwen2Tokenizer")
     parser = {"json": "hermes", "xml": "qwen3_xml"}[call_form(tokenizer)]
     command = [vllm, "serve", str(model), "--dtype", "bfloat16"]
     command += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
     command += ["--default-chat-template-kwargs", json.dumps(NOT_THINKING)]
-    # Stop and sample as `local:` and training do, without the published penalty for repetition.
+    # Stop and sample as `local:` and training do, without the model's own repetition penalty.
     published = model / "generation_config.json"
     config = json.loads(published.read_text("utf-8")) if published.is_file() else {}
     config["eos_token_id"] = list(stop_ids(tokenizer, GenerationConfig.from_dict(config)))

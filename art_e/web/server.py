@@ -36,10 +36,10 @@ from typer import Option, Typer
 
 from art_e.cli import model_options
 from art_e.cli.ask import COMPLETED
-from art_e.cli.conversation import Answered, Conversation, after, answered_of, outside_failure
-from art_e.cli.mail import places_of, safe_name, searched_query
+from art_e.cli.conversation import Answered, Conversation, add_history, load_answer, outside_failure
+from art_e.cli.mail import match_spans, parse_typed_query, safe_name
 from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
-from art_e.cli.output import clean, cleaned, note, one_line, print_line
+from art_e.cli.output import clean, clean_json, note, one_line, print_line
 from art_e.errors import UserError, explained
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -113,12 +113,12 @@ class Desk:
         return {"inbox": opened.address, "mails": len(opened), "as_of": str(opened.as_of or "")}
 
     def search(self, inbox: Words, query: Words) -> dict[str, Any]:
-        parsed = searched_query(query, self._inbox.as_of)
+        parsed = parse_typed_query(query, self._inbox.as_of)
         opened, words = self._opened(inbox, parsed.junk), search_words(parsed.words)
         hits = opened.search(parsed.words, query=parsed, max_results=_HITS)
         sizes = opened.thread_sizes([hit.message_id for hit in hits])
         shown = [
-            {**hit.to_json(), "thread": size, "marks": places_of(words, clean(hit.snippet))}
+            {**hit.to_json(), "thread": size, "marks": match_spans(words, clean(hit.snippet))}
             for hit, size in zip(hits, sizes, strict=True)
         ]
         return {"hits": shown, "words": words, "junk": parsed.junk}
@@ -202,7 +202,7 @@ class Desk:
             entries.append({"question": run.config["question"], "kind": "stopped"})
             with suppress(ValueError):  # no line of ours
                 for each in read_trajectories(run.trajectories):
-                    entries[-1] = self._entry(answered_of(opened, run, each), rated)
+                    entries[-1] = self._entry(load_answer(opened, run, each), rated)
         return {**self.inbox(opened.address), "entries": entries}
 
     def _talks(self) -> dict[str, list[Run]]:
@@ -229,7 +229,7 @@ class Desk:
                 raise UserError("that conversation is about another inbox; begin a new one")
             for each in read_trajectories(run.trajectories):
                 if each.error is None:
-                    return after(run.config["talk"], run.config["question"], each)
+                    return add_history(run.config["talk"], run.config["question"], each)
         return []
 
     def _entry(self, answered: Answered, rated: dict[str, AnswerRating]) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class Desk:
             "reason": redact(failure or answered.reason),
             "lasting": (trajectory.error or {}).get("kind") in LASTING,
             "sources": [_shown_source(answered, each) for each in answered.mails],
-            "took": answered.took,
+            "took": answered.cost_line,
             "rated": rating and {"rating": rating.rating, "right": rating.right_answer or ""},
         }
 
@@ -261,7 +261,7 @@ def _marked_text(text: str, sentence: str, words: list[str]) -> dict[str, Any]:
     # As `split_sentences` has joined it: lines, and the marks of quoted ones.
     pattern = r"[\s>]+".join(map(re.escape, clean(sentence).split()))
     found = re.search(pattern, body) if pattern else None
-    marks = [found.span()] if found else places_of(words, body)[:_MARKS] if words else []
+    marks = [found.span()] if found else match_spans(words, body)[:_MARKS] if words else []
     return {"body": body, "marks": marks}
 
 
@@ -270,7 +270,7 @@ def _shown_source(answered: Answered, email: Email) -> dict[str, Any]:
     texts = [each.text for each in answered.passages if each.email == email]
     if texts:
         snippet = clean("\n...\n".join(texts))
-        marks = places_of(informative_words(answered.question), snippet)
+        marks = match_spans(informative_words(answered.question), snippet)
         shown |= {"snippet": snippet, "marks": marks}
     return shown
 
@@ -295,7 +295,7 @@ def make_app(desk: Desk) -> Starlette:
     async def call(request: Request) -> Response:
         try:
             method = by_name[request.url.path]
-            answer = cleaned(await run_in_threadpool(method, **await request.json()))
+            answer = clean_json(await run_in_threadpool(method, **await request.json()))
         except Exception as error:  # noqa: BLE001 - a person reads it on the page
             answer = _plain(error)
         return responses.JSONResponse(answer)
@@ -346,7 +346,7 @@ async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
         event: dict[str, Any] = {}
         while not event.keys() & {"answer", "error"}:
             event = await events.get()
-            yield json.dumps(cleaned(event)) + "\n"
+            yield json.dumps(clean_json(event)) + "\n"
     finally:
         stopped.set()
 

@@ -121,7 +121,7 @@ def generate_command(
             output.note(f"{kept:,} replies of earlier runs are kept and not paid for again")
         with output.progress("batches", len(plan.batches)) as advance:
             lost = generate.generate(golden, writer, plan, concurrency, advance)
-        output.note(f"cost so far: {output.shown_usd(writer.total_spent.cost_usd)}")
+        output.note(f"cost so far: {output.format_usd(writer.total_spent.cost_usd)}")
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         output.note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
@@ -224,7 +224,7 @@ def verify_command(
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=done)
         models = (each for each in (reader, judging) if isinstance(each, StructuredModel))
         costs = [each.total_spent.cost_usd for each in models]
-        output.note(f"cost so far: {output.shown_usd(output.total_usd(costs))}")
+        output.note(f"cost so far: {output.format_usd(output.total_usd(costs))}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for name, why in unchecked.items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from art_e.cli.mail import mail_excerpt
-from art_e.cli.output import one_line, pressed_key, print_text
+from art_e.cli.output import one_line, print_text, read_key
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import format_date
 from art_e.message import compact_json
@@ -112,7 +112,7 @@ def ask(folder: Path, file: InboxFile, rows: Sequence[Question], *, to_stderr: b
         if row.id in decided:
             continue
         show(row, f"{number} of {len(rows)}")
-        while (key := pressed_key(KEYS, "kdwsq", "reviews")) == "w":
+        while (key := read_key(KEYS, "kdwsq", "reviews")) == "w":
             show(row, one_line(row.id), whole=True)
         if key == "q":
             break

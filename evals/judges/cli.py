@@ -45,7 +45,7 @@ def label(name: RunArgument) -> None:
     given = 0
     for place, scored in enumerate(left, start=len(chosen) - len(left) + 1):
         _show(scored, f"{place} of {len(chosen)}")
-        key = output.pressed_key(KEYS, "rwsq", "labels")
+        key = output.read_key(KEYS, "rwsq", "labels")
         if key == "q":
             break
         if key != "s":
@@ -149,7 +149,7 @@ def note_cost(judge: Judge) -> None:
     """Say on stderr what a judge's calls have cost, if it makes any."""
     if isinstance(judge, LlmJudge):
         spent = judge.spent
-        calls, cost = output.plural(spent.calls, "call"), output.shown_usd(spent.cost_usd)
+        calls, cost = output.plural(spent.calls, "call"), output.format_usd(spent.cost_usd)
         tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
         output.note(f"{judge.name}: {calls}, {output.plural(tokens, 'token')}, {cost}")
 

@@ -398,7 +398,7 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
     out, err = started.communicate(timeout=WAIT_S)
     if how == signal.SIGINT:
         assert (started.returncode, out) == (130, "")
-        assert err == "interrupted; the inbox is as it was\n"
+        assert err == "interrupted; the inbox is unchanged\n"
     assert db.read_bytes() == before
     # The workers see that their parent is gone; nothing of its process group is left.
     deadline = time.monotonic() + WAIT_S

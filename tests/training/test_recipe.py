@@ -94,8 +94,8 @@ def test_a_file_without_a_form_is_refused(art_e: Run, db: Path, tmp_path: Path) 
     command = ("ask", "When?", "--db", db, "--inbox", ANN, "--recipe", path)
     assert "name a TOML file" in the_error(art_e(*command))
     for content, words in (
-        ("[model]", "has no form of episode"),
-        ("[episode", "has no form of episode"),
+        ("[model]", "has no episode form"),
+        ("[episode", "has no episode form"),
         ("[episode]\nmax_turns = 0", "episode.max_turns: Input should be greater"),
     ):
         path.write_text(content)

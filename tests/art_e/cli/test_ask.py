@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.cli.conversation import shown_turn
+from art_e.cli.conversation import format_turn
 from art_e.message import AssistantMessage
 from art_e.models.base import Usage
 from art_e.question import load_questions
@@ -108,7 +108,7 @@ def test_any_call_can_be_shown(name: str, arguments: Any, observation: Any, behi
     content = json.dumps(observation) + behind
     answered = {"role": "tool", "tool_call_id": "c1", "content": content}
     [exchange] = exchanges([AssistantMessage(tool_calls=(made,)).to_chat(), answered])
-    assert_safe(shown_turn(1, exchange).plain)
+    assert_safe(format_turn(1, exchange).plain)
 
 
 # ---- `art-e runs`, and what an answer without a model says.

@@ -239,5 +239,5 @@ def test_a_renamed_interrupt_is_one(art_e: Run, db: Path, monkeypatch: pytest.Mo
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    with output.listening():
+    with output.recording_interrupts():
         assert not output.interrupted()

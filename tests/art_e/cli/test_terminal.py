@@ -44,7 +44,7 @@ def talking(db: Path, home: Path, *options: str) -> Iterator[Callable[[str, str]
                 printed += os.read(terminal, 65_536)
             return printed.decode("utf-8", "replace")
 
-        say("", "/help shows what there is")
+        say("", "/help lists the commands")
         yield say
         os.write(terminal, b"\x04")
         assert list(sent(terminal))
@@ -90,7 +90,7 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
             assert "\x1b]0;" not in shown and "\x1b[2J" not in shown
             say(f"/inbox {BOB}", f"the inbox of {BOB}")
             say("/inbox nobody@x.example", "no inbox 'nobody@x.example'")
-            say("/why", "nothing was asked yet")
+            say("/why", "there is no answer yet")
             say("/model offline", "offline answers")
             assert "March 31, 2002" in say(QUESTION, "no cost, offline")
         asked = [request.body["messages"][1]["content"] for request in provider.requests]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.cli.mail import places_of
+from art_e.cli.mail import match_spans
 from art_e.episode import gold_mails
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -269,7 +269,7 @@ def test_words_are_found_in_the_forms_of_their_language(tmp_path: Path) -> None:
         for number, (text, form, marked) in enumerate(OTHER_FORMS):
             [hit] = inbox.search([form])
             assert (hit.message_id, hit.missing) == (f"<{number}@t>", ())
-            places = places_of(search_words([form]), text)
+            places = match_spans(search_words([form]), text)
             assert any(text[slice(*place)].startswith(marked) for place in places), form
             # Words of the mail itself, which SQL knows too, in the one order of both.
             query = Query([text])
