@@ -2,9 +2,9 @@
 
     python -m bench.commands_page        writes it; a test fails when it is out of date
 
-The width is fixed, so that the page is the same from any terminal.
-"""
+The width is fixed, so that the page is the same from any terminal."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,14 +18,19 @@ PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 COMMAND = "python -m bench.commands_page"
 WIDTH = 96
 
+# The head of the page explains these options.
+_COMMON = (
+    r"^  --(?:help|json|\w+-completion|db FILE +Inbox file \[default: that)\b.*\n?(?: {9,}.*\n)*"
+)
+
 _HEAD = f"""\
 # Commands
 
-The output of `--help`, command by command. `{COMMAND}` writes this page; a test
-fails when it is out of date. Every command but `open`, `web`, `mcp`, `serve` and
-`eval label` has `--json`, which prints data alone on standard output; notes and progress go to
-standard error. Exit codes: 0 success, 1 an internal error, 2 a user error (one line says what to
-do), 75 a paused training that `--resume` continues, 130 interrupted.
+What `--help` prints for each command; `{COMMAND}` writes this page. It leaves out
+`--help`, `--json` (data alone on stdout, notes and progress on stderr; every command but `open`,
+`web`, `mcp`, `serve` and `eval label` has it) and `--db FILE`, the inbox file. Exit codes:
+0 success, 1 an internal error, 2 a user error (one line says what to do), 75 a paused training that
+`--resume` continues, 130 interrupted.
 """
 
 
@@ -50,12 +55,12 @@ def help_pages(command: Any = None, name: str = "art-e", parent: Any = None) -> 
 
 def commands_page() -> str:
     """The page, as `--help` prints it today."""
-    index, sections = "", ""
+    page = _HEAD
     for path, text in help_pages():
-        index += f"- [`{path}`](#{path.replace(' ', '-')})\n"
-        trimmed = "\n".join(line.rstrip() for line in text.strip().splitlines())
-        sections += f"\n## {path}\n\n```text\n{trimmed}\n```\n"
-    return f"{_HEAD}\n{index}{sections}"
+        special = re.sub(_COMMON, "", text, flags=re.MULTILINE).strip().removesuffix("Options:")
+        trimmed = re.sub(" +$", "", special.replace("Options:\n\n", ""), flags=re.MULTILINE)
+        page += f"\n## {path}\n\n```text\n{trimmed.rstrip()}\n```\n"
+    return page
 
 
 if __name__ == "__main__":
