@@ -54,7 +54,7 @@ def test_commands_stand_in_fences_of_a_shell(page: Path) -> None:
     for block in blocks(page):
         assert block.language in SHELL + OTHERS
         assert block.mark in ("", OFFLINE, REAL)
-        assert not block.mark or block.language in SHELL
+        assert not block.mark or block.language in (*SHELL, "python")
         commands = r"^(\$ |art-e (?!report)\w+ -|make \w+$)"
         assert block.language != "text" or not re.search(commands, block.text, re.MULTILINE)
 
@@ -140,8 +140,10 @@ def test_blocks_run_as_they_are_written(page: Path, mark: str, tmp_path: Path) -
         (tmp_path / name).symlink_to(real_data() / name)
     environment = reader_environment(tmp_path)
     for block in (each for each in blocks(page) if each.mark == mark):
+        shell = ["bash", "-euo", "pipefail"]
         ended = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.script], cwd=tmp_path, env=environment,
+            [*([sys.executable] if block.language == "python" else shell), "-c", block.script],
+            cwd=tmp_path, env=environment,
             stdin=subprocess.DEVNULL, check=False, capture_output=True, text=True,
         )  # fmt: skip
         assert ended.returncode == 0, f"{block.where}\n{ended.stdout}\n{ended.stderr}"
