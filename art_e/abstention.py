@@ -2,7 +2,7 @@
 
 An answer is read clause by clause. It declines if it is empty, if a clause says that the
 information is missing and no clause says anything else, or if it ends with "so I can't answer". The
-patterns, in seven languages, stand in `abstention.txt`; docs/evaluation.md has their figures."""
+patterns, in seven languages, stand in `abstention.txt`; docs/journal has their figures."""
 
 import re
 import unicodedata

@@ -92,7 +92,7 @@ def coverage(
 
 
 def main(runs: int, *counts: int) -> None:
-    """Print the tables of docs/evaluation.md, or their rows of these `counts`."""
+    """Print docs/journal/2026-11-28-intervals.md's tables, or their rows of these `counts`."""
     tables: tuple[
         tuple[str, Sequence[int], Sequence[float], tuple[tuple[int, ...], ...], Draw], ...
     ]

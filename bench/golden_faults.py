@@ -1,4 +1,4 @@
-"""Which planted faults the golden set's steps catch: the table of docs/golden.md.
+"""Which planted faults the golden set's steps catch, for docs/journal/2026-11-28-golden-set.md.
 
     python -m bench.golden_faults
 

@@ -7,7 +7,7 @@ they are about these inboxes alone, and the unit is the question, or without rep
 A share over clusters is that of all episodes, and so is what its interval is about, however unequal
 the clusters: Jeffreys' interval of an effective number of episodes (Korn and Graubard, Survey
 Methodology 24, 1998; Franco et al., J Survey Statistics and Methodology 7, 2019), averaged over the
-posterior of the correlation within clusters. docs/evaluation.md has the simulation. Without
+posterior of the correlation within clusters. docs/journal has the simulation. Without
 clusters it is Wilson's. Means have t intervals: CR2's variance with the degrees of freedom of Bell
 and McCaffrey (Survey Methodology 28, 2002)."""
 

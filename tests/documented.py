@@ -1,4 +1,4 @@
-"""The code blocks of README.md, CONTRIBUTING.md and docs/, the commands in them, and their parsers.
+"""The code blocks of README.md, docs/ and other pages, the commands in them, and their parsers.
 
 Commands stand in fenced blocks: `sh` holds nothing else; in `console` they follow "$ ", with their
 output below. A comment before a block says that a test runs it as written:
@@ -28,6 +28,7 @@ JOURNAL = sorted((ROOT / "docs" / "journal").glob("*.md"))
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "AGENTS.md",
     *sorted(set((ROOT / "docs").rglob("*.md")) - {*JOURNAL, ROOT / "docs" / "commands.md"}),
 )
 OFFLINE, REAL = "run", "run with the Enron archive"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from art_e import errors
+from art_e import __version__, errors
 from art_e.cli.main import COMMANDS
 from tests.test_house import ROOT, locked
 
@@ -22,31 +23,48 @@ for name in sys.argv[1:]:
 """
 
 
-def test_the_core_is_enough_except_to_measure_and_train(tmp_path: Path) -> None:
-    """In an environment with what requirements/core.txt locks, and no more."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
-    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(tmp_path)}))
-    for package in map(metadata.distribution, [*locked("core.txt"), "art-e"]):
+def environment(folder: Path, *packages: str) -> Path:
+    """Make an environment with these packages, and return the folder that holds them."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+    for package in map(metadata.distribution, packages):
         for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
             (site / top).symlink_to(str(package.locate_file(top)))
+    return site
+
+
+def run(folder: Path, *words: str) -> tuple[int, str]:
+    ended = subprocess.run(
+        [folder / "bin" / words[0], *words[1:]], check=False, capture_output=True, text=True,
+        cwd=folder, env={"ART_E_HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    return ended.returncode, ended.stdout or ended.stderr
+
+
+def test_the_core_is_enough_except_to_measure_and_train(tmp_path: Path) -> None:
+    site = environment(tmp_path, *locked("core.txt"), "art-e")
     (site / "checkout.pth").write_text(str(ROOT))
-    python = tmp_path / "bin" / "python"
-
-    def run(*words: str) -> tuple[int, str]:
-        ended = subprocess.run(
-            [python, *words], env={"ART_E_HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
-            cwd=tmp_path, check=False, capture_output=True, text=True,
-        )  # fmt: skip
-        return ended.returncode, ended.stdout or ended.stderr
-
-    assert run("-m", "art_e", "demo")[0] == 0
+    assert run(tmp_path, "python", "-m", "art_e", "demo")[0] == 0
     modules = {module for module, _ in COMMANDS.values()}
     need_eval = {COMMANDS[name][0] for name in ("eval", "golden", "train", "reproduce")}
-    assert set(run("-c", IMPORT, *modules)[1].split()) == modules - need_eval
-    fix = re.escape(f": uv pip install --python {python} -e '{ROOT}[eval]'\n")
+    assert set(run(tmp_path, "python", "-c", IMPORT, *modules)[1].split()) == modules - need_eval
+    fix = re.escape(f": uv pip install --python {tmp_path}/bin/python -e '{ROOT}[eval]'\n")
     for command in (["eval", "run"], ["ingest", "corbt/enron-emails"]):
-        code, error = run("-m", "art_e", *command)
+        code, error = run(tmp_path, "python", "-m", "art_e", *command)
         assert code == 2 and re.fullmatch(rf"Error: .*needs? (pandas|datasets){fix}", error)
+
+
+def test_a_release_builds_installs_and_runs(tmp_path: Path) -> None:
+    """What `make release` does, with packages that are here already."""
+    environment(tmp_path, *locked("core.txt"))
+    source, dist = tmp_path / "source", tmp_path / "dist"
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "docs", "runs", "tests")
+    shutil.copytree(ROOT, source, ignore=left_out)
+    build = ["build", "--no-isolation", "--outdir", dist, source]
+    pip = ["pip", "--python", tmp_path / "bin/python", "install", "--no-deps", "--no-index"]
+    for words in (build, [*pip, dist / f"art_e-{__version__}-py3-none-any.whl"]):
+        subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True)
+    assert run(tmp_path, "art-e", "demo")[0] == 0
 
 
 def test_an_extra_comes_from_that_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,10 +140,9 @@ def test_blocks_run_as_they_are_written(page: Path, mark: str, tmp_path: Path) -
         (tmp_path / name).symlink_to(real_data() / name)
     environment = reader_environment(tmp_path)
     for block in (each for each in blocks(page) if each.mark == mark):
-        shell = ["bash", "-euo", "pipefail"]
+        start = [sys.executable] if block.language == "python" else ["bash", "-euo", "pipefail"]
         ended = subprocess.run(
-            [*([sys.executable] if block.language == "python" else shell), "-c", block.script],
-            cwd=tmp_path, env=environment,
+            [*start, "-c", block.script], cwd=tmp_path, env=environment,
             stdin=subprocess.DEVNULL, check=False, capture_output=True, text=True,
         )  # fmt: skip
         assert ended.returncode == 0, f"{block.where}\n{ended.stdout}\n{ended.stderr}"
@@ -166,8 +165,10 @@ def rows(page: Path, heading: str) -> list[list[str]]:
     return [[cell.strip().strip("`") for cell in line] for line in lines]
 
 
-def test_the_readme_can_be_read_to_its_end() -> None:
-    assert len(README.read_text("utf-8").split()) <= 1_200
+def test_readme_and_docs_can_be_read_to_their_end() -> None:
+    assert len(README.read_text("utf-8").split()) <= 900
+    pages = {*(ROOT / "docs").rglob("*.md")} - {*documented.JOURNAL}
+    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= 19_000
 
 
 def test_the_table_of_rewards_agrees_with_the_code() -> None:
@@ -253,6 +254,12 @@ def test_recipes_name_code_a_test_and_a_page_that_exist(recipe: str) -> None:
         assert re.search(rf"^(class|def) {name}\b|^{name}\b", text, re.MULTILINE), (path, name)
     assert {path.partition("/")[0] for path, name in places if not name} & {"docs", "README.md"}
     assert "`tests/" in recipe and any(name for _, name in places)
+
+
+def test_pictures_of_the_system_are_up_to_date(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "docs" / "pictures.py", tmp_path], check=True)
+    for picture in tmp_path.iterdir():
+        assert picture.read_text("utf-8") == (ROOT / "docs" / picture.name).read_text("utf-8")
 
 
 def words(svg: str) -> str:

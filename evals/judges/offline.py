@@ -2,7 +2,7 @@
 
 `OfflineJudge` takes openers, sources and politeness off an answer. Words to the grader and taking
 back what was said make it wrong. All else is a score from 0 to 1 of what speaks against it
-(`WEIGHTS`, a logistic regression by `python -m bench.fit_judge`); docs/evaluation.md has the
+(`WEIGHTS`, a logistic regression by `python -m bench.fit_judge`); docs/journal has the
 agreement with labels. `F1Judge` is a second judge without a model."""
 
 import datetime as dt

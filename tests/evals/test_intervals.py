@@ -89,7 +89,7 @@ def test_the_bounds_of_independent_episodes_and_of_equal_inboxes_are_the_textboo
     assert [low, high] == pytest.approx([values.mean() - error, values.mean() + error])
 
 
-# As the table in docs/evaluation.md, with fewer runs.
+# As the table in docs/journal/2026-11-28-intervals.md, with fewer runs.
 @pytest.mark.parametrize("sizes", [(8, 7), (40,) * 4, (30, 20, 20, 20, 10, 10, 10, 40), (8,) * 20])
 @pytest.mark.parametrize(("truth", "icc"), [(0.5, 0.02), (0.7, 0.10), (0.9, 0.3), (0.97, 0.3)])
 def test_intervals_hold_the_truth(sizes: tuple[int, ...], truth: float, icc: float) -> None:

@@ -89,6 +89,6 @@ def test_killed_and_run_again_the_set_is_the_same(
 @pytest.mark.long
 def test_faults_in_a_synthetic_world_as_documented(tmp_path: Path) -> None:
     found = made(tmp_path)
-    page = (Path(__file__).parents[3] / "docs/golden.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/journal/2026-11-28-golden-set.md").read_text("utf-8")
     assert table(found) in page
     assert f"{found.wrongly.total()} of {found.honest} honest" in page
