@@ -52,7 +52,7 @@ release: $(VENV)/dev.installed
 	$(BIN)/python -m venv --clear --without-pip $(VENV)/release
 	PIP_PYTHON=$(VENV)/release/bin/python $(INSTALL) --require-hashes -r requirements/core.txt
 	PIP_PYTHON=$(VENV)/release/bin/python $(INSTALL) dist/*.whl
-	cd dist && ../$(VENV)/release/bin/art-e demo
+	cd dist && $(abspath $(VENV))/release/bin/art-e demo
 
 # A tool, in an environment of its own: its packages are none of ours.
 audit: $(VENV)/audit.installed

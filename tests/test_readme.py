@@ -168,7 +168,7 @@ def rows(page: Path, heading: str) -> list[list[str]]:
 def test_readme_and_docs_can_be_read_to_their_end() -> None:
     assert len(README.read_text("utf-8").split()) <= 900
     pages = {*(ROOT / "docs").rglob("*.md")} - {*documented.JOURNAL}
-    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= 19_000
+    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= 19_500
 
 
 def test_the_table_of_rewards_agrees_with_the_code() -> None:
