@@ -20,7 +20,8 @@ WIDTH = 96
 
 # The head of the page explains these options.
 _COMMON = (
-    r"^  --(?:help|json|\w+-completion|db FILE +Inbox file \[default: that)\b.*\n?(?: {9,}.*\n)*"
+    r"^  --(?:help|json|\w+-completion|db FILE +Inbox file \[default: the one"
+    r"|out DIR +Folder of the run)\b.*\n?(?: {9,}.*\n)*"
 )
 
 _HEAD = f"""\
@@ -28,7 +29,8 @@ _HEAD = f"""\
 
 What `--help` prints for each command; `{COMMAND}` writes this page. It leaves out
 `--help`, `--json` (data alone on stdout, notes and progress on stderr; every command but `open`,
-`web`, `mcp`, `serve` and `eval label` has it) and `--db FILE`, the inbox file. Exit codes:
+`web`, `mcp`, `serve` and `eval label` has it), `--db FILE` (the inbox file; default: the one
+in `ART_E_HOME`) and `--out DIR` (the folder of the run; default: a new one there). Exit codes:
 0 success, 1 an internal error, 2 a user error (one line says what to do), 75 a paused training that
 `--resume` continues, 130 interrupted.
 """
