@@ -60,10 +60,11 @@ def test_a_release_builds_installs_and_runs(tmp_path: Path) -> None:
     source, dist = tmp_path / "source", tmp_path / "dist"
     left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "docs", "runs", "tests")
     shutil.copytree(ROOT, source, ignore=left_out)
-    build = ["build", "--no-isolation", "--outdir", dist, source]
-    pip = ["pip", "--python", tmp_path / "bin/python", "install", "--no-deps", "--no-index"]
-    for words in (build, [*pip, dist / f"art_e-{__version__}-py3-none-any.whl"]):
-        subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True)
+    build = f"build --no-isolation --outdir {dist} {source}"
+    wheel = f"{dist}/art_e-{__version__}-py3-none-any.whl"
+    pip = f"pip --python {tmp_path}/bin/python install --no-deps --no-index {wheel}"
+    for words in (build, pip):
+        subprocess.run([sys.executable, "-m", *words.split()], check=True, capture_output=True)
     assert run(tmp_path, "art-e", "demo")[0] == 0
 
 
