@@ -352,7 +352,7 @@ def leaking(folder: Path) -> GoldenSet:
     golden = GoldenSet(rows)
     golden.finish("import", [(each, None) for each in rows], {})
     with InboxFile(folder / "leaks.duckdb") as file:
-        split(file, golden, seed=0, wanted=Counts())
+        split(file, golden, seed=0, targets=Counts())
     return golden
 
 

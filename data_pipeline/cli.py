@@ -45,12 +45,12 @@ FormatName = Literal["auto", Format]
 
 _SOURCES = (
     "File, folder, imaps://user@host, Hugging Face id, synthetic:SIZE, or synthetic:injection for"
-    " mail with attacks in it."
+    " mail with prompt injections."
 )
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8  # a DuckDB file has these bytes after an 8-byte checksum
 _PERIOD, _SECONDS = re.compile(r"(?:([1-9]\d{0,4})([smh]))?"), {"s": 1, "m": 60, "h": 3600}
-LEAST_SHARE = 0.5  # an address is an owner by itself if so much of the mail is its
+MIN_OWNER_SHARE = 0.5  # smallest share of the mail at which an address is taken for the owner
 
 app = Typer(rich_markup_mode=None, add_completion=False)
 
@@ -61,7 +61,7 @@ def ingest(
     db: DbOption = None,
     source_format: Annotated[FormatName, Option("--format", help="Format of sources.")] = "auto",
     owner: Annotated[
-        str | None, Option(metavar="ADDRESS", help="Whose mail all of it is [default: inferred].")
+        str | None, Option(metavar="ADDRESS", help="Owner of all the mail [default: inferred].")
     ] = None,
     append: Annotated[bool, Option("--append", help="Add to the file if it exists.")] = False,
     replace: Annotated[bool, Option("--replace", help="Rebuild the file if it exists.")] = False,
@@ -75,13 +75,13 @@ def ingest(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an inbox file of mail: IMAP, mbox, Maildir, .eml, Enron, CSV, Hugging Face."""
-    given = {"max_body_chars": max_body_chars, "max_recipients": max_recipients}
-    limits: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    """Make an inbox file from mail: IMAP, mbox, Maildir, .eml, Enron, CSV, Hugging Face."""
+    options = {"max_body_chars": max_body_chars, "max_recipients": max_recipients}
+    limits: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if no_filter and limits:
-        raise UserError("--no-filter goes without --max-body-chars and --max-recipients: drop one")
+        raise UserError("--no-filter excludes --max-body-chars and --max-recipients: drop one")
     if owner is not None and not _ADDRESS.fullmatch(owner := owner.strip().lower()):
-        raise UserError(f"--owner {owner!r} is no address; write it as name@example.com")
+        raise UserError(f"--owner must be an address such as name@example.com, not {owner!r}")
     if append and replace:
         raise UserError("--append and --replace exclude each other: drop one")
     path = build.target_of(chosen_db(db))
@@ -107,26 +107,27 @@ def ingest(
     def rules(name: Format) -> Rules:
         return Rules() if no_filter else with_fields(default_rules(name), **limits)
 
-    # A sync that ended only now would replace the file.
+    # A sync that is still running would replace the file.
     with spool.alone(path) if follows and not accounts else contextlib.nullcontext():
         report, questions = read_sources(
             sources, path, source_format, rules, owner=owner, append=append, limit=limit
         )
         if not accounts:
             spool.state_file(path).unlink(missing_ok=True)
-    say_likely_others(path, db)
+    suggest_merges(path, db)
     more = {} if questions is None else {"questions": str(questions)}
-    _print({**report.to_json(), **more, **changes}, _sums(changes, report, questions, db), as_json)
+    row = {**report.to_json(), **more, **changes}
+    _print(row, _report_lines(changes, report, questions, db), as_json)
     _raise(errors)
 
 
 @app.command()
 def sync(
     db: DbOption = None,
-    every: Annotated[str, Option(metavar="TIME", help="Sync again each 30s, 10m or 1h.")] = "",
+    every: Annotated[str, Option(metavar="TIME", help="Sync again every 30s, 10m or 1h.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Bring an inbox file to what its IMAP accounts hold now: new mail, flags, deletions."""
+    """Update an inbox file from its IMAP accounts: new mail, flags, deletions."""
     path, period = build.target_of(chosen_db(db)), _PERIOD.fullmatch(every)
     if period is None:
         raise UserError(f"--every must be a time such as 30s, 10m or 1h, not {every!r}")
@@ -137,10 +138,10 @@ def sync(
         began, states = time.time(), spool.load_states(path)
         accounts = [Account.of(state.account) for state in states]
         if not accounts:
-            raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
+            raise UserError(f"{path} has no account; start with: art-e ingest imaps://user@host")
         _check_target(path, may_change=True)
         if unread := [account for account in accounts if not account.spool.is_dir()]:
-            # The file may come from elsewhere, and its account gets the password.
+            # A file from elsewhere may name an account that would get the password.
             again = f"if it is yours: art-e ingest {unread[0]} --replace{db_argument(db)}"
             raise UserError(f"{unread[0]} was never read from here; {again}")
         try:
@@ -154,25 +155,25 @@ def sync(
         if not seconds:
             return
         sys.stdout.flush()
-        # While a machine sleeps, only the clock of the day goes on; it may be set back, too.
+        # Only wall-clock time passes while a machine sleeps; it may be set back, so count, too.
         for _ in range(seconds):
             if time.time() - began < seconds:
                 time.sleep(1)
 
 
 def _sync(accounts: list[Account], path: Path, db: Path | None, as_json: bool) -> spool.Errors:
-    """Read all accounts, though one can't be reached, and make the file if anything changed."""
+    """Read every account that can be reached, and rebuild the file if anything changed."""
     (changes, errors), report = spool.follow(dict.fromkeys(accounts, ""), path), None
-    # Accounts may have brought more than the file has, as after an interrupted ingest.
-    brought = spool.state_file(path).stat().st_mtime_ns
-    if not path.exists() or path.stat().st_mtime_ns <= brought:
+    # After an interrupted ingest the spool holds more than the file.
+    synced_ns = spool.state_file(path).stat().st_mtime_ns
+    if not path.exists() or path.stat().st_mtime_ns <= synced_ns:
         owner = None
         with contextlib.suppress(UserError), InboxFile(path) as old:
             owner = next(iter(old.owners()), None)
         report, _ = read_sources([str(path)], path, "imap", owner=owner)
     if changes or report:
         row = {**changes, "ingest": report and report.to_json()}
-        _print(row, _sums(changes, report, None, db), as_json)
+        _print(row, _report_lines(changes, report, None, db), as_json)
     return errors
 
 
@@ -183,14 +184,14 @@ def _raise(errors: spool.Errors) -> None:
 
 @app.command()
 def login(
-    address: Annotated[str, Argument(metavar="ACCOUNT", help="Such as imaps://user@host.")],
-    client_id: Annotated[str, Option(metavar="ID", help="Of the app that you registered.")] = "",
+    address: Annotated[str, Argument(metavar="ACCOUNT", help="An imaps://user@host address.")],
+    client_id: Annotated[str, Option(metavar="ID", help="Id of the app that you registered.")] = "",
     endpoints: Annotated[
-        str, Option(metavar="DEVICE_URL,TOKEN_URL,SCOPE", help="Of a provider of your own.")
+        str, Option(metavar="DEVICE_URL,TOKEN_URL,SCOPE", help="Endpoints of another provider.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Sign in to an IMAP account with OAuth, as Microsoft wants and Gmail allows."""
+    """Sign in to an IMAP account with OAuth, which Microsoft requires and Gmail allows."""
     account = Account.of(address)
     grant = oauth.grant_in(account.grant_file) or account.provider
     if len(parts := list(filter(None, endpoints.split(",", 2)))) == 3:
@@ -217,7 +218,7 @@ def read_sources(
     rules: Callable[[Format], Rules] = default_rules, *, owner: str | None = None,
     append: bool = False, limit: int | None = None,
 ) -> tuple[build.IngestReport, Path | None]:  # fmt: skip
-    """Ingest with a progress bar; the report, and the file of a synthetic world's questions."""
+    """Ingest with a progress bar; return the report, and the file of synthetic questions."""
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
     named = list(zip(sources, formats, strict=True))
     opened = [build.Source(_open(source, name), rules(name)) for source, name in named]
@@ -226,9 +227,9 @@ def read_sources(
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
     if source_format == "imap":
         infers = not all(state.owner for state in spool.load_states(path))
-    choose = partial(_owner, owner) if infers else lambda _: None
+    choose = partial(_choose_owner, owner) if infers else lambda _: None
     with contextlib.ExitStack() as stack:
-        # Its thread starts after the workers, which a process with threads can't fork.
+        # The bar starts a thread, so it must follow the workers: only single threads can fork.
         bar = cache(lambda: stack.enter_context(output.progress("mails", limit or size)))
 
         def on_progress(count: int) -> None:
@@ -242,7 +243,7 @@ def read_sources(
     if not worlds:
         return report, None
     if limit is not None:
-        output.note("no questions are written: mail that they ask about may be beyond --limit")
+        output.note("no questions are written: --limit may leave out mail that they ask about")
         return report, None
     file = path.with_name(f"{path.stem}.questions.jsonl")
     old = file.read_text("utf-8").splitlines() if append and file.exists() else []
@@ -258,29 +259,29 @@ def _open(source: str, name: Format) -> Iterator[RawMessage]:
 
 
 def _check_target(path: Path, *, may_change: bool) -> None:
-    """Refuse to replace the user's mail, or whatever is no inbox file that `may_change`."""
+    """Raise `UserError` unless `path` is free, or is an inbox file that `may_change`."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file, such as {path / 'inbox.duckdb'}")
     if path.exists() and not path.is_file():
-        raise UserError(f"{path} is no file; name another --db")
+        raise UserError(f"{path} is not a regular file; name another --db")
     head = head_of(path, _MAGIC_AT + len(_DUCKDB_MAGIC)) if path.exists() else b""
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
     if head and not may_change:
-        more = "art-e sync renews it" if spool.state_file(path).exists() else "--append adds to it"
+        more = "art-e sync updates it" if spool.state_file(path).exists() else "--append adds to it"
         why = f"{path} is an inbox file already"
-        raise UserError(f"{why}: {more}, --replace makes it anew, and another --db leaves it alone")
+        raise UserError(f"{why}: {more}, --replace rebuilds it, or name another --db")
 
 
-def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None:
-    """The owner of mail, given or the likeliest one, which a person at a terminal confirms."""
+def _choose_owner(option: str | None, owners: Sequence[build.LikelyOwner]) -> str | None:
+    """Return the owner: the option, or the likeliest one, which a person at a terminal confirms."""
     pairs = ((output.one_line(each.address), output.plural(each.mails, "mail")) for each in owners)
     likely = [f"{address} ({mails})" for address, mails in pairs]
-    if given is not None:
-        if likely and not any(each.address == given for each in owners):
-            output.note(f"owner: {given}; most mail is of {', '.join(likely)}")
-        return given
-    if not owners or owners[0].share < LEAST_SHARE:
+    if option is not None:
+        if likely and not any(each.address == option for each in owners):
+            output.note(f"owner: {option}; most mail is of {', '.join(likely)}")
+        return option
+    if not owners or owners[0].share < MIN_OWNER_SHARE:
         output.note("no owner: no address has most of the mail; --owner ADDRESS names one")
         return None
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -296,11 +297,11 @@ def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None
     return owners[0].address
 
 
-def _sums(
+def _report_lines(
     changes: Counter[str], report: build.IngestReport | None, questions: Path | None,
     db: Path | None,
 ) -> Iterator[str]:  # fmt: skip
-    """The report for people: what accounts brought, then a line for each kind of message."""
+    """Yield the report as text: the accounts' changes, then a line for each kind of message."""
     if changes:
         yield ", ".join(f"{count:,} {what}" for what, count in changes.items())
     if report is None:
@@ -346,20 +347,20 @@ Address = Annotated[str, Argument(metavar="ADDRESS")]
 Addresses = Annotated[list[str], Argument(metavar="ADDRESS...")]
 
 
-def say_likely_others(path: Path, db: Path | None) -> None:
-    """Note which addresses may be further ones of the owners: those of the same full name."""
+def suggest_merges(path: Path, db: Path | None) -> None:
+    """Suggest merging each owner with the addresses of the same full name."""
     sql = "SELECT address, names FROM addresses WHERE emails > 0 ORDER BY emails DESC, address"
     with InboxFile(path) as file:
-        owners, people = file.owners(), file.people()
+        owners, persons = file.owners(), file.people()
         rows = file.execute(sql).fetchall() if owners else []
     names = {
         address: name_sets([*spelled.split(" | "), address.partition("@")[0].replace("_", " ")])
         for address, spelled in rows
     }
     for owner in owners:
-        same = next((listed for listed in people.values() if owner in listed), [owner])
-        own = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
-        if others := [each for each in names if each not in same and own & names[each]]:
+        same = next((listed for listed in persons.values() if owner in listed), [owner])
+        owner_names = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
+        if others := [each for each in names if each not in same and owner_names & names[each]]:
             merge = " ".join(["art-e people merge", owner, *others[:5]])
             output.note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
 
@@ -389,7 +390,7 @@ def show(db: DbOption = None, as_json: JsonOption = False) -> None:
         lines = (f"{person}: {', '.join(addresses[1:])}" for person, addresses in listed.items())
         _print({"people": listed}, lines, as_json)
     else:
-        output.note("nobody has several addresses yet: art-e people merge says who has")
+        output.note("nobody has several addresses yet; art-e people merge joins them")
 
 
 _MERGE = "art-e people merge ann@x.example ann@old.example"
@@ -397,15 +398,15 @@ _MERGE = "art-e people merge ann@x.example ann@old.example"
 
 @people.command()
 def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False) -> None:
-    """Open one inbox for all these addresses; the first stands for all."""
+    """Give these addresses one inbox, under the first of them."""
     path = build.target_of(chosen_db(db))
     named = list(dict.fromkeys(each.strip().lower() for each in addresses))
     if len(named) < 2:
         raise UserError(f"name two addresses or more: {_MERGE}")
     with InboxFile(path, junk=True) as file:
-        for each in named:
-            file.open_inbox(each)
-        # Who is merged already brings the addresses merged with.
+        for address in named:
+            file.open_inbox(address)
+        # An address that is merged already brings its person's others.
         known = {each: listed for listed in file.people().values() for each in listed}
     everyone = list(dict.fromkeys(each for one in named for each in [one, *known.get(one, ())]))
     _set_person(path, everyone, named[0])
@@ -417,18 +418,18 @@ def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False
 
 @people.command()
 def split(address: Address, db: DbOption = None, as_json: JsonOption = False) -> None:
-    """Give each address that was merged with this one an inbox of its own again."""
+    """Undo a merge: give each of the person's addresses its own inbox again."""
     path, name = build.target_of(chosen_db(db)), address.strip().lower()
     with InboxFile(path) as file:
         listed = next((each for each in file.people().values() if name in each), None)
     if listed is None:
-        raise UserError(f"{name!r} is merged with no other address; art-e people list shows who is")
+        raise UserError(f"{name!r} is not merged; art-e people list shows the addresses that are")
     _set_person(path, listed, None)
     _print({"addresses": listed}, [f"split: {', '.join(listed)}"], as_json)
 
 
-# ---- `demo`: a synthetic inbox, made once and kept, one question of its test split for the offline
-# policy, and the gold answer beside. It needs no key, no network and no mail.
+# ---- `demo`: the offline policy answers a test question about a synthetic inbox (built once), then
+# the gold answer follows. It needs no key, no network and no mail.
 
 SIZE, SEED = 2_000, 0
 
@@ -469,7 +470,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
 
 
 def tour_question(world: list[Question]) -> Question:
-    """The first easy look-up of the test split, if possible one that asks when."""
-    wanted = ("test", "lookup", "easy")
-    easy = [each for each in world if (each.split, each.kind, each.difficulty) == wanted]
+    """Return the first easy look-up of the test split, preferably one that asks when."""
+    labels = ("test", "lookup", "easy")
+    easy = [each for each in world if (each.split, each.kind, each.difficulty) == labels]
     return next((each for each in easy if each.question.startswith("When ")), easy[0])

@@ -1,6 +1,6 @@
-"""The golden set: questions about inboxes whose answers are known to be right.
+"""The golden set: questions about inboxes, with answers that are known to be right.
 
     generate | import  ->  filter  ->  verify  ->  split  ->  review  ->  export
 
-Each step reads the rows of the one before and writes its own file (`golden_set.py`); a row that it
-drops is kept with the reason."""
+Each step reads the rows of the one before and writes its own file (`golden_set.py`); rows that it
+drops are stored with the reason."""

@@ -21,7 +21,7 @@ from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
 from data_pipeline.golden import exchange, filtering, generate, review, verify
-from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held, responses_folder
+from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, locked_set, responses_folder
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts, split
 from evals.judges import choose_judge, needs_model
 from evals.structured import Responses, StructuredModel
@@ -46,16 +46,16 @@ _NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "v
 def _step(
     step: Step, out: Path | None, db: Path | None, *, as_json: bool, source: str | None = None
 ) -> Iterator[tuple[InboxFile, GoldenSet, Path]]:
-    """Open what the step begins with, save its rows, and print its counts and the next step."""
+    """Open the set for a step, then save its rows and print its counts and the next step."""
     folder = out or default_golden()
-    with InboxFile(chosen_db(db)) as file, held(folder):
+    with InboxFile(chosen_db(db)) as file, locked_set(folder):
         is_first = step in ("generate", "import")
-        golden = GoldenSet.begun(folder, step, source) if is_first else GoldenSet.load(folder, step)
+        golden = GoldenSet.new(folder, step, source) if is_first else GoldenSet.load(folder, step)
         check_db(golden, file)
         yield file, golden, folder
         later = golden.save(folder)
     if later:
-        output.note(f"{step} was run again; so must be: {', '.join(later)}")
+        output.note(f"{step} was run again; run again, too: {', '.join(later)}")
     record: dict[str, Any] = golden.manifest["steps"][step]
     if as_json:
         output.print_json({"set": str(folder), "step": step, **record})
@@ -76,8 +76,8 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else cut_line(output.one_line(str(value)), 100)
 
 
-def _left_of(limit: float | None, cache: Path, model: str) -> float | None:
-    """What the replies of earlier runs leave of a limit; the budget rejects an invalid limit."""
+def _remaining_cost(limit: float | None, cache: Path, model: str) -> float | None:
+    """Return the limit less what earlier replies cost; the budget rejects an invalid limit."""
     if limit is None or not limit >= 0:
         return limit
     return max(0.0, limit - (Responses(cache).spent_on(model).cost_usd or 0))
@@ -88,20 +88,20 @@ def generate_command(
     model: Annotated[str, model_option("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: Annotated[int, integer("Batches of 8 to 12 mails per inbox.")] = generate.BATCHES,
-    questions: Annotated[int, integer("Most questions per batch.")] = generate.QUESTIONS,
+    questions: Annotated[int, integer("Maximum questions per batch.")] = generate.QUESTIONS,
     train: TrainOption = TRAIN, validation: ValidationOption = VALIDATION, test: TestOption = TEST,
     min_mails: Annotated[int, integer("Minimum number of mails in an inbox.")] = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
-        Option("--inbox", metavar="ADDRESS", help="Inbox, or several [default: persons' largest]."),
+        Option("--inbox", metavar="ADDRESS", help="Inbox; repeatable [default: people's largest]."),
     ] = None,
     concurrency: ConcurrencyOption = HOSTED_CONCURRENCY, max_cost: MaxCostOption = None,
     db: DbOption = None, out: SetOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
-    After a kill, a reached --max-cost or a failure of the provider, the same command asks only
-    for the replies that are missing."""
+    After a kill, a reached --max-cost or a failure of the provider, the same command asks for
+    the missing replies only."""
     if model == OFFLINE:
         why = "questions are written by a model; those of the synthetic world need none"
         raise UserError(f"{why}: art-e golden import world.questions.jsonl")
@@ -110,30 +110,29 @@ def generate_command(
     options = generate.GoldenOptions(seed, counts, min_mails, named, batches, questions)
     with _step("generate", out, db, as_json=as_json) as (file, golden, folder):
         cache, temperature = responses_folder(folder, "generate", model), generate.TEMPERATURE
-        left = _left_of(max_cost, cache, model)
+        left = _remaining_cost(max_cost, cache, model)
         writer = StructuredModel(model, max_cost_usd=left, cache=cache, temperature=temperature)
         plan = generate.make_plan(file, options)
         splits = Counter(plan.splits.values())
-        most = output.plural(sum(counts), "inbox")
-        output.note(f"{len(plan.splits)} of {most} wanted: {_cell(splits)}")
+        requested = output.plural(sum(counts), "inbox")
+        output.note(f"{len(plan.splits)} of {requested} requested: {_cell(splits)}")
         output.note(str(Model(model).notice))
-        if kept := writer.total_spent.calls:
-            output.note(f"{kept:,} replies of earlier runs are kept and not paid for again")
+        if cached := writer.total_spent.calls:
+            output.note(f"{cached:,} replies of earlier runs are reused at no cost")
         with output.progress("batches", len(plan.batches)) as advance:
             lost = generate.generate(golden, writer, plan, concurrency, advance)
         output.note(f"cost so far: {output.format_usd(writer.total_spent.cost_usd)}")
-    reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
+    reasons, failed = dict(lost), f"{len(plan.batches):,} batches failed"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
-        output.note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
-    _note_retry(reasons.keys() - {"unreadable"}, "asks for those that are missing")
+        output.note(f"{count:,} of {failed} ({kind}): {reasons[kind]}")
+    _note_retry(reasons.keys() - {"unreadable"}, "asks for the missing ones")
 
 
-def _note_retry(kinds: Set[str], does: str) -> None:
-    """Say what to do about calls that failed for reasons of these kinds."""
+def _note_retry(kinds: Set[str], effect: str) -> None:
     if "budget" in kinds:
-        output.note(f"the same command with a higher --max-cost {does}")
+        output.note(f"the same command with a higher --max-cost {effect}")
     elif kinds:
-        output.note(f"the same command again {does}")
+        output.note(f"the same command again {effect}")
 
 
 @app.command("import")
@@ -156,7 +155,7 @@ def import_command(
 
 @app.command("from-ratings")
 def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption = False) -> None:
-    """Make questions of the answers that you rated good or corrected (art-e rate)."""
+    """Make questions from the answers that you rated good or corrected (art-e rate)."""
     ratings = read_ratings()
     if not ratings:
         raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
@@ -194,15 +193,15 @@ def verify_command(
     concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
     max_cost: Annotated[
         float | None,
-        Option(metavar="USD", min=0, help="Stop before reader and judge have cost more together."),
+        Option(metavar="USD", min=0, help="Cost limit of reader and judge together."),
     ] = None,
     db: DbOption = None, out: SetOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Rate how realistic each row is; check its answer, that it needs mail, and is the only one.
+    """Rate how realistic each row is; check that its answer is right, unique and needs mail.
 
     A superseded answer becomes a latest-update question. A rerun asks only for missing replies."""
     if model == OFFLINE:
-        what = "words alone can't find a wrong answer; name a model with --model"
+        what = "the offline policy can't check answers; name a model with --model"
         raise UserError(f"{what}, or go on without this step: art-e golden split")
     with _step("verify", out, db, as_json=as_json) as (file, golden, folder):
         verify.refuse_own_rows(golden, model)
@@ -211,8 +210,8 @@ def verify_command(
         for_reader, for_judge = max_cost, None
         if max_cost is not None and needs_model(judge):
             for_reader = max_cost * READER_SHARE
-            for_judge = _left_of(max_cost - for_reader, verdicts, judge)
-        left = _left_of(for_reader, readings, model)
+            for_judge = _remaining_cost(max_cost - for_reader, verdicts, judge)
+        left = _remaining_cost(for_reader, readings, model)
         reader = StructuredModel(model, max_cost_usd=left, cache=readings)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=verdicts)
         output.note(str(Model(model).notice))
@@ -230,7 +229,7 @@ def verify_command(
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
         output.note(f"not checked: {name} of {output.plural(sum(why.values()), 'row')} ({reasons})")
     kinds = set[str]().union(*unchecked.values()) - {"unparseable"}
-    _note_retry(kinds, "makes the checks that are missing")
+    _note_retry(kinds, "makes the missing checks")
 
 
 @app.command("split")
@@ -239,20 +238,20 @@ def split_command(
     train: TrainOption = TRAIN, validation: ValidationOption = VALIDATION, test: TestOption = TEST,
     db: DbOption = None, out: SetOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Split the set by inbox; drop rows whose gold mails another split knows.
+    """Split the set by inbox; drop rows that share gold mails with another split.
 
-    Inboxes that have splits already keep them; others are drawn by --seed in the given
-    proportions. No mail, copies included, stays gold in two splits, and no mail of a test inbox
-    in train or validation; rows go from train first, never from test."""
+    Inboxes that have a split keep it; --seed draws the others in the given proportions. In the
+    result no mail or copy of it is gold in two splits, and no mail of a test inbox is gold in
+    train or validation. Rows are dropped from train first, and never from test."""
     with _step("split", out, db, as_json=as_json) as (file, golden, _):
-        split(file, golden, seed=seed, wanted=Counts(train, validation, test))
+        split(file, golden, seed=seed, targets=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
     outside = f"{output.plural(learned, 'gold mail')} outside the test split"
-    where = f"({quoted / max(learned, 1):.1%}) stand to 80% or more in mail of a test inbox"
+    where = f"({quoted / max(learned, 1):.1%}) are contained to 80% or more in mail of a test inbox"
     output.note(f"{quoted:,} of {outside} {where}")
     inboxes: dict[str, int] = record["inboxes"]
-    origins = {"generate": "as generate drew them", "rows": "as the rows came with them"}
+    origins = {"generate": "as generate drew them", "rows": "as in the rows"}
     origin = origins.get(record["splits_from"], f"drawn by seed {seed}")
     output.note(f"{output.plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
 
@@ -288,27 +287,27 @@ def review_command(
 ) -> None:
     """Review a random sample by hand, and measure how much of the set is right.
 
-    A dropped row leaves the set. The precision is the share of the sample that was kept. After
-    an earlier step was run again, this applies the verdicts on rows that have not changed."""
+    A dropped row leaves the set. The precision is the share of the sample that you keep. If an
+    earlier step is run again, review applies the verdicts on rows that have not changed."""
     chosen = review.ReviewSample(sample, seed, of_split)
     with _step("review", folder, db, as_json=as_json) as (file, golden, _):
-        rows = review.drawn(golden.questions, chosen)
+        rows = review.sample_rows(golden.questions, chosen)
         if not rows:
-            of = f" of split {chosen.split}" if chosen.split else ""
-            raise UserError(f"{folder} has no question{of} to review; name another set or --split")
-        given = review.ask(folder, file, rows, to_stderr=as_json)
-        output.note(f"{output.plural(given, 'review')} added to {review.reviews_file(folder)}")
+            part = f" of split {chosen.split}" if chosen.split else ""
+            raise UserError(f"{folder} has no row{part} to review; name another set or --split")
+        count = review.ask(folder, file, rows, to_stderr=as_json)
+        output.note(f"{output.plural(count, 'review')} added to {review.reviews_file(folder)}")
         review.review(golden, review.read_reviews(folder), chosen)
     record = golden.manifest["steps"]["review"]
-    precision, of = record["precision"], record["split"] or "all splits"
+    precision, where = record["precision"], record["split"] or "all splits"
     if precision["value"] is None:
-        output.note(f"no row of the sample of {of} is reviewed; the precision is not known")
+        output.note(f"no row of the sample of {where} is reviewed yet; the precision is unknown")
         return
     share, *bounds = (f"{precision[name]:.1%}" for name in ("value", "low", "high"))
-    right = f"{record['kept']} of {output.plural(record['reviewed'], 'row')} of {of} were right"
+    right = f"{record['kept']} of {output.plural(record['reviewed'], 'row')} of {where} were right"
     output.note(f"precision {share} ({' to '.join(bounds)}, {precision['method']}): {right}")
     if record["stale"]:
-        output.note(f"{output.plural(record['stale'], 'row')} changed after review: not applied")
+        output.note(f"{output.plural(record['stale'], 'review')} not applied: the rows changed")
 
 
 @app.command("export")
@@ -319,7 +318,7 @@ def export_command(
 ) -> None:
     """Write Parquet and JSONL of each split with a card, for load_dataset and --questions.
 
-    Rejected rows are left out. If a row has no split, all are written as one file, questions."""
+    Rejected rows are left out. If a row has no split, all go into one file, questions."""
     golden = GoldenSet.load(folder)
     parts = exchange.export(golden, to)
     left_out = len(golden.rejected)

@@ -1,9 +1,9 @@
-"""`import`: questions of others, checked against an inbox file; `export`: a golden set for others.
+"""`import` checks other people's questions against an inbox file; `export` publishes a golden set.
 
-The provenance of an imported row says where it comes from (`import`: source, row, and its id if
-that was changed); checks of an earlier set are `earlier`. The exported folder holds a Parquet and a
-JSONL file of each split, the card and the manifest. Rejected rows are left out, because they may
-hold anything. If a row has no split, all are in one file."""
+The provenance of an imported row holds its origin as `import` (source, row number, and its old id
+if that was changed), and the checks of an earlier set as `earlier`. The exported folder holds a
+Parquet and a JSONL file of each split, the card and the manifest. Rejected rows are left out,
+because they may hold anything. If a row has no split, all are in one file."""
 
 import dataclasses
 import itertools
@@ -27,16 +27,16 @@ from art_e.ratings import AnswerRating
 from art_e.storage import partial_of
 from art_e.text import cut_line, encodable, visible
 from data_pipeline.golden import golden_set
-from data_pipeline.golden.filtering import agreeing
+from data_pipeline.golden.filtering import normalized
 from data_pipeline.golden.inboxes import Cited, address_of, cited_mails
 
-_SHOWN_CHARS = 120
+_MAX_CHARS = 120
 _MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 at most
-RATINGS = "ratings"  # the source of what users rated
+RATINGS = "ratings"  # the source of rows that are made from users' ratings
 
 
 def rated_row(rating: AnswerRating) -> RawRow:
-    """The row of a rated answer, to be rejected if it is bad and uncorrected, or a follow-up's."""
+    """Return the row of a rated answer, with an error if uncorrected, or if it was a follow-up."""
     is_good = rating.rating == "good"
     answer = rating.answer if is_good else rating.right_answer
     row = {
@@ -57,7 +57,7 @@ def rated_row(rating: AnswerRating) -> RawRow:
 def import_rows(
     file: InboxFile, golden: golden_set.GoldenSet, rows: Sequence[RawRow], name: str
 ) -> None:
-    """Fill a new set with the rows of the source of that name."""
+    """Fill a new set with the rows of the source `name`."""
     if not rows:
         raise UserError(f"{name} has no row; name a file of questions")
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
@@ -71,16 +71,16 @@ def import_rows(
             question.provenance["import"]["id"] = question.id
         golden.questions.append(dataclasses.replace(question, id=new))
     addresses = sorted({address_of(each) for each in golden.questions})
-    held = file.execute(
+    stored = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
     ).fetchall()
-    cited = cited_mails(file, golden.questions)
-    made = [_placed(each, (address_of(each),) in held, cited[each.id]) for each in golden.questions]
-    golden.finish("import", made, {"source": name})
+    questions, cited = golden.questions, cited_mails(file, golden.questions)
+    placed = [_placed(each, (address_of(each),) in stored, cited[each.id]) for each in questions]
+    golden.finish("import", placed, {"source": name})
 
 
 def _read(row: RawRow, source: str, number: int) -> Question | golden_set.Rejected:
-    """The row as a question with its origin, or rejected as it came."""
+    """Return the row as a question with its origin, or rejected as it came."""
     try:
         if row.error is not None:
             raise ValueError(row.error)
@@ -95,7 +95,7 @@ def _read(row: RawRow, source: str, number: int) -> Question | golden_set.Reject
         plain = _plain(row.value)
         if not isinstance(plain, dict) or "rejected" in plain:
             plain = {"raw": plain}
-        return golden_set.Rejected(plain, "import", "row", f"row {number}: {_shown(error)}")
+        return golden_set.Rejected(plain, "import", "row", f"row {number}: {_cut(error)}")
     provenance: dict[str, Any] = _plain(question.provenance)
     if "checks" in provenance:
         provenance["earlier"] = {"checks": provenance.pop("checks")}
@@ -112,7 +112,7 @@ def _is_deep(value: Any, level: int = 0) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: NaN is null, other types are text."""
+    """Return the value as JSON can hold it: NaN becomes null, other types become text."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
         return json.loads(encodable(text), parse_constant=lambda _: None)
@@ -121,21 +121,21 @@ def _plain(value: Any) -> Any:
 
 
 def _placed(question: Question, has_inbox: bool, cited: dict[str, Cited]) -> golden_set.Outcome:
-    """The question with fields that agree, and the check that rejects it."""
+    """Return the question with consistent fields, and the check that rejects it, if any."""
     if not has_inbox:
-        fault = f"the inbox file has no mail of {_shown(question.inbox_address)}"
+        fault = f"the inbox file has no mail of {_cut(question.inbox_address)}"
         return question, golden_set.by_rule("inbox", "import", fault)
     # Splits are by inbox, so an address needs one spelling.
-    placed = dataclasses.replace(agreeing(question, cited), inbox_address=address_of(question))
-    faults = [f"{_shown(name)} {mail.fault}" for name, mail in cited.items() if mail.fault]
+    placed = dataclasses.replace(normalized(question, cited), inbox_address=address_of(question))
+    faults = [f"{_cut(name)} {mail.fault}" for name, mail in cited.items() if mail.fault]
     if not placed.answerable or (cited and not faults):
         return placed, None
     fault = "; ".join(faults) or "no gold mail is named"
     return placed, golden_set.by_rule("gold", "import", fault)
 
 
-def _shown(value: object) -> str:
-    return cut_line(str(value), _SHOWN_CHARS)
+def _cut(value: object) -> str:
+    return cut_line(str(value), _MAX_CHARS)
 
 
 # ---- The figures of a set.
@@ -152,7 +152,7 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 
 def stats(golden: golden_set.GoldenSet) -> dict[str, Any]:
-    """The figures of the set as JSON; `kinds` and `difficulties` are by label and split."""
+    """Return the figures of the set as JSON; `kinds` and `difficulties` are by label and split."""
     steps = golden.manifest["steps"]
     columns: dict[str, Any] = {"inbox": [each.inbox_address for each in golden.questions]}
     for name, labels in (("split", SPLITS), ("kind", KINDS), ("difficulty", DIFFICULTIES)):
@@ -175,7 +175,7 @@ def stats(golden: golden_set.GoldenSet) -> dict[str, Any]:
 
 
 def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
-    """Write the set to the new folder `to`; the number of rows of each part."""
+    """Write the set to the new folder `to`; return the number of rows of each part."""
     if not golden.questions:
         raise UserError("the set has no row to export; art-e golden stats shows what dropped them")
     target = to.resolve()
@@ -207,7 +207,7 @@ def _parts(questions: list[Question]) -> dict[str, list[Question]]:
 
 
 def card(golden: golden_set.GoldenSet) -> str:
-    """The README.md of the exported set."""
+    """Return the README.md of the exported set."""
     rows, manifest, parts = golden.questions, golden.manifest, list(_parts(golden.questions))
     steps: dict[str, dict[str, Any]] = manifest["steps"]
     writers = Counter(str(each.provenance.get("model") or "") for each in rows)

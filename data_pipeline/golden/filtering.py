@@ -1,7 +1,5 @@
-"""`filter`: drops the rows whose fault can be seen without a model.
-
-It corrects fields that disagree, drops the rows that fail a rule, with the first one of `RULES` as
-the reason, and keeps one of several duplicates."""
+"""`filter`: corrects fields that disagree, drops rows that fail a rule, and all but one of the
+questions that ask the same. It needs no model; the first of `RULES` that fails is the reason."""
 
 import re
 import unicodedata
@@ -22,27 +20,28 @@ from evals.judges.claims import APPEAL, CHOICE, YES_NO, clean, content_stems, re
 from evals.judges.offline import OfflineJudge
 
 MIN_REALISM = 0.7
-NEAR = 0.5  # share of content stems in common
-MAX_WORDS = 50  # of a question, or an answer: the longest right one seen
-_SHOWN_CHARS = 80
+NEAR = 0.5  # Jaccard index of content stems: |A & B| / |A | B|
+MAX_WORDS = 50  # of a question or an answer; no correct one was longer
+_QUOTED_CHARS = 80
 _LANGUAGE_CHARS = 2000  # of a mail, enough to see its language
 _TABLES = toml_table(__package__, "patterns.toml")
 
 
 def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
-    """Drop rows that fail a rule (or are rated below `min_realism`), and all but one duplicate."""
+    """Drop rows that fail a rule or are rated below `min_realism`, and all but one duplicate."""
     all_cited = cited_mails(file, golden.questions)
-    owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
+    addresses = {each.inbox_address for each in golden.questions}
+    owners = {address: owner_pattern(file, address) for address in addresses}
     rows: list[Outcome] = []
     contents: dict[str, Set[str]] = {}
     for question in golden.questions:
         cited = all_cited[question.id]
-        row = agreeing(question, cited)
-        # The row may have either form of an id now.
+        row = normalized(question, cited)
+        # The row may hold an id as cited or as stored.
         known = {**cited, **{each.stored: each for each in cited.values() if each.stored}}
         texts = [each.body[:_LANGUAGE_CHARS] for each in cited.values()]
         owner = owners[question.inbox_address]
-        checks = checked(row, Facts(min_realism, owner, known, texts))
+        checks = check_all(row, Facts(min_realism, owner, known, texts))
         fault = next((each for each in checks if each.passed is False), None)
         rows.append((with_checks(row, checks), fault))
         contents[row.id] = {each for name in row.message_ids for each in known[name].contents}
@@ -67,9 +66,9 @@ def _match(name: str, text: str) -> str | None:
 # ---- Fields that disagree.
 
 
-def agreeing(question: Question, cited: Mapping[str, Cited]) -> Question:
-    """The question with fields that agree: message ids as the inbox stores them (unknown ones stay,
-    an unanswerable question has none), and the `kind` that follows from the other fields."""
+def normalized(question: Question, cited: Mapping[str, Cited]) -> Question:
+    """Return the question with consistent fields: message ids as the inbox stores them (unknown ids
+    stay; an unanswerable question has none), and a `kind` that fits the other fields."""
     answerable = question.answerable
     if question.kind == "unanswerable":
         # If the two fields disagree, the answer decides.
@@ -101,8 +100,8 @@ _IGNORED = frozenset(f"jr|sr|ii|iii|iv|phd|md|esq|{_TITLES}".split("|"))
 _WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
 
 
-def mention_of(address: str, names: Set[tuple[str, str]]) -> re.Pattern[str]:
-    """What finds the words that name the owner in full or by a title, by first and last `names`."""
+def mention_pattern(address: str, names: Set[tuple[str, str]]) -> re.Pattern[str]:
+    """Return a pattern for mentions of the owner in full or by a title; `names`: first and last."""
     forms = [rf"(?<![\w.+-]){re.escape(address)}(?![\w-])"]
     for first, last in sorted(names):
         forms.append(rf"\b(?:{first} (?:\w\.? )?{last}|{last}, {first})\b")
@@ -110,24 +109,24 @@ def mention_of(address: str, names: Set[tuple[str, str]]) -> re.Pattern[str]:
     return re.compile("|".join(forms), re.IGNORECASE)
 
 
-def owner_of(file: InboxFile, address: str) -> re.Pattern[str] | None:
-    """What finds the owner of the inbox in a text; None if the file has no such inbox."""
+def owner_pattern(file: InboxFile, address: str) -> re.Pattern[str] | None:
+    """Return a pattern for mentions of the inbox's owner; None if the file has no such inbox."""
     address = address.strip().lower()
     row = file.execute("SELECT names FROM addresses WHERE address = ?", [address]).fetchone()
     if row is None:
         return None
     local = address.partition("@")[0]
     names = [name for each in row[0].split(" | ") for name in _full_name(each)]
-    # Mail may also give the names of those who write for the owner.
+    # Mail may also give an address the names of people who write for the owner.
     fitting = [name for name in names if name[0] in local or name[1] in local]
     for spelled in _full_name(re.sub(r"[._-]+", " ", local)):
         # Such as vince.kaminski for "vincent kaminski"; not all.employees.
         fitting += [spelled] * (not names or any(spelled[1] == last for _, last in names))
-    return mention_of(address, {*(fitting or names)})
+    return mention_pattern(address, {*(fitting or names)})
 
 
 def _full_name(text: str) -> list[tuple[str, str]]:
-    """First and last name of "vince j kaminski" or "kaminski, vince j.", if it is one."""
+    """Return first and last name of "vince j kaminski" or "kaminski, vince j."; [] if neither."""
     if "@" in text or any(char.isdigit() for char in text):
         return []
     last, _, first = text.lower().partition(",")
@@ -144,7 +143,7 @@ _FUNCTION_WORDS = {code: frozenset(words) for code, *words in map(str.split, _LI
 
 @lru_cache(maxsize=4096)
 def language_of(text: str) -> str | None:
-    """The code of a text's language, or the name of a script other than Latin; None if unsure."""
+    """Return the code of a text's language, or the name of a non-Latin script; None if unsure."""
     letters = [char for char in text if char.isalpha()]
     others = [char for char in letters if char > "\u024f"]  # the last Latin letter
     if 2 * len(others) > len(letters):
@@ -157,13 +156,13 @@ def language_of(text: str) -> str | None:
     return first if hits[first] >= enough else None
 
 
-# ---- The rules: one function each, which returns the fault or None.
+# ---- The rules: functions that return the fault or None.
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules use besides the row: what finds its owner in a text (None without such an
-    inbox), the mails of its message ids, old ones included, and the texts of these."""
+    """Inputs of the rules besides the row: a pattern for mentions of the owner (None without such
+    an inbox), the mails by cited id and by stored id, and the beginnings of their texts."""
 
     min_realism: float
     owner: re.Pattern[str] | None
@@ -172,16 +171,16 @@ class Facts:
 
 
 def instructions(question: Question, facts: Facts) -> str | None:
-    """Question or answer give orders to a model, or the answer does to a judge."""
+    """Reject orders to a model in question or answer, and orders to a judge in the answer."""
     words = APPEAL.search(clean(question.answer or ""))
-    # Of a mail about a verdict or a grader it is not an appeal.
+    # A mail about a verdict or a grader may have these words.
     if words and not any(words[0] in clean(each) for each in facts.bodies):
-        return f"the answer has {_shown(words[0])}"
+        return f"the answer has {_quoted(words[0])}"
     return _in_texts(question, partial(_match, "orders"))
 
 
 def answer(question: Question, facts: Facts) -> str | None:
-    """An answerable question has no answer, or an unanswerable one has one."""
+    """Reject an answerable question without an answer, and an unanswerable one that has one."""
     empty = is_abstention(question.answer) or _pattern("no-answer").match(question.answer or "")
     if question.answerable is False:
         return None if empty else "has an answer, though unanswerable"
@@ -189,25 +188,25 @@ def answer(question: Question, facts: Facts) -> str | None:
 
 
 def sources(question: Question, facts: Facts) -> str | None:
-    """A cited mail is not in the inbox when the question is asked."""
+    """Reject cited mails that are not in the inbox on the query date."""
     if question.answerable is False:
         return None
     if facts.owner is None:
-        return f"the file has no inbox {_shown(question.inbox_address)}"
-    for each in question.message_ids:
-        cited = facts.cited[each]
+        return f"the file has no inbox {_quoted(question.inbox_address)}"
+    for name in question.message_ids:
+        cited = facts.cited[name]
         if cited.stored is None:
-            return f"cites {_shown(each)}, which {cited.fault}"
+            return f"cites {_quoted(name)}, which {cited.fault}"
     return None if question.message_ids else "cites no mail"
 
 
 def ids(question: Question, facts: Facts) -> str | None:
-    """Question or answer name a mail by its id, as no user would."""
+    """Reject ids of mails in question or answer: users don't write them."""
     return _in_texts(question, lambda text: next(_ids_in(text, question, facts), None))
 
 
 def leak(question: Question, facts: Facts) -> str | None:
-    """The question contains all content words of the answer. A choice ("May 3 or May 4?") may."""
+    """Reject a question with all content words of the answer, unless it offers a choice."""
     asking, gold = read_claims(question.question), read_claims(question.answer or "")
     if is_abstention(question.answer) or YES_NO.match(asking.text):
         return None
@@ -219,12 +218,12 @@ def leak(question: Question, facts: Facts) -> str | None:
     if gold.values and all(value.kind == "number" for value in gold.values):
         return None
     stems = set(content_stems(gold.text))
-    given = bool(stems) and stems <= set(content_stems(asking.text))
-    return f"has all words of {_shown(gold.text)}" if given else None
+    leaks = bool(stems) and stems <= set(content_stems(asking.text))
+    return f"has all words of {_quoted(gold.text)}" if leaks else None
 
 
 def yes_no(question: Question, facts: Facts) -> str | None:
-    """Yes or no answers it: without mail that is right every other time."""
+    """Reject questions that yes or no answers: half of all guesses are right."""
     text, gold = clean(question.question), clean(question.answer or "")
     is_english = language_of(text) in (None, "en")  # "Was" is "what" in German
     polar = is_english and YES_NO.match(_pattern("after-comma").sub("", text))
@@ -236,7 +235,7 @@ def yes_no(question: Question, facts: Facts) -> str | None:
 
 
 def one_fact(question: Question, facts: Facts) -> str | None:
-    """It asks for more than one short fact, such as a summary, or the answer leaves a choice."""
+    """Reject questions for more than one short fact, and answers that leave a choice."""
     if fault := _in_texts(question, lambda text: text if text.count(" ") >= MAX_WORDS else None):
         return f"{fault}, more than {MAX_WORDS} words"
     text = clean(question.question)
@@ -245,22 +244,22 @@ def one_fact(question: Question, facts: Facts) -> str | None:
         # Several mails may be asked for the facts of each.
         fault = fault or _match("two-questions", text)
     fault = fault or _match("two-values", f"{text} {clean(question.answer or '')}")
-    return fault and f"asks for more than one fact, or leaves a choice: {_shown(fault)}"
+    return fault and f"asks for more than one fact, or leaves a choice: {_quoted(fault)}"
 
 
 def referent(question: Question, facts: Facts) -> str | None:
-    """It doesn't say whom or what it means: "What did he say?", "When is the meeting?"."""
+    """Reject questions that don't say whom or what they mean: "When is the meeting?"."""
     words = _match("no-referent", clean(question.question))
-    return words and f"doesn't say what {_shown(words)} is about"
+    return words and f"doesn't say what {_quoted(words)} is about"
 
 
 def private(question: Question, facts: Facts) -> str | None:
-    """It asks for a password, or holds the number of a person or of a credit card."""
+    """Reject requests for a password, and numbers that identify a person or a credit card."""
     return _in_texts(question, partial(_match, "private"))
 
 
 def day_asked(question: Question, facts: Facts) -> str | None:
-    """A date depends on the day on which the question is asked, or its mail was written."""
+    """Reject dates that depend on the day of the question or of the mail, such as "tomorrow"."""
 
     def relative(text: str) -> str | None:
         matches = _pattern("day-asked").finditer(text)  # "USA Today" is a name
@@ -270,7 +269,7 @@ def day_asked(question: Question, facts: Facts) -> str | None:
 
 
 def language(question: Question, facts: Facts) -> str | None:
-    """The question is not in the language of one of its mails, as far as both are known."""
+    """Reject a question in another language than its mails, if both are known."""
     code = language_of(question.question)
     mails = {known for each in facts.bodies if (known := language_of(each))}
     if code is None or not mails or code in mails:
@@ -279,15 +278,15 @@ def language(question: Question, facts: Facts) -> str | None:
 
 
 def wording(question: Question, facts: Facts) -> str | None:
-    """It is not the owner who speaks: it names the owner, or speaks of "this email"."""
+    """Reject questions that owners don't ask: they name the owner, or speak of "this email"."""
     if fault := _in_texts(question, partial(_match, "talk-of-mail")):
         return fault
     mention = facts.owner and facts.owner.search(clean(question.question))
-    return mention and f"speaks of the owner, {_shown(mention[0])}, by name"
+    return mention and f"speaks of the owner, {_quoted(mention[0])}, by name"
 
 
 def realism(question: Question, facts: Facts) -> str | None:
-    """The question was rated too low."""
+    """Reject questions that were rated too low."""
     rated, least = question.how_realistic, facts.min_realism
     return f"rated {rated:g}, below {least:g}" if rated is not None and rated < least else None
 
@@ -300,8 +299,8 @@ _RULES = (
 RULES = {rule.__name__.replace("_", "-"): rule for rule in _RULES}
 
 
-def checked(question: Question, facts: Facts) -> list[Check]:
-    """The check of each rule; a question that nobody rated is unsure of its realism."""
+def check_all(question: Question, facts: Facts) -> list[Check]:
+    """Return the check of each rule; without a rating, realism is unsure."""
     checks = [by_rule(name, "filter", rule(question, facts)) for name, rule in RULES.items()]
     if question.how_realistic is None:
         checks[-1] = Check("realism", "filter", None, "not rated", "rule")
@@ -309,7 +308,7 @@ def checked(question: Question, facts: Facts) -> list[Check]:
 
 
 def answer_fault(question: Question) -> str | None:
-    """The first rule about the answer that the question fails, and how."""
+    """Return the first rule about the answer that the question fails, and its fault."""
     facts = Facts(0.0, None, {})
     names = ("instructions", "answer", "ids", "leak", "one-fact", "day-asked")
     faults = ((name, RULES[name](question, facts)) for name in names)
@@ -317,20 +316,19 @@ def answer_fault(question: Question) -> str | None:
 
 
 def _in_texts(question: Question, find: Callable[[str], str | None]) -> str | None:
-    """What `find` finds in question or answer, and where."""
     for where, text in (("question", question.question), ("answer", question.answer or "")):
         if (words := find(clean(text))) is not None:
-            return f"the {where} has {_shown(words)}"
+            return f"the {where} has {_quoted(words)}"
     return None
 
 
-def _shown(text: str) -> str:
-    return repr(cut_line(text, _SHOWN_CHARS))
+def _quoted(text: str) -> str:
+    return repr(cut_line(text, _QUOTED_CHARS))
 
 
 _IN_BRACKETS = re.compile(r"<[^<>\s]{1,200}@[^<>\s]{1,200}>")
-_DIGITS_OF_ID = 8  # more than an address has: ids hold a time or a counter
-# Of the mails that the generator saw. Cubic metres are m3 too: "how many m3", "40 m3".
+_DIGITS_OF_ID = 8  # ids hold a time or a counter, so they have more digits than addresses
+# A handle of the generator's mails. Cubic metres are m3, too: "how many m3", "40 m3".
 _HANDLE = re.compile(r"(?<![\w.$/-])(?<!\d )(?<!many )(?<!per )m(?:1?[1-9]|[12]0)\b(?![/-])")
 
 
@@ -349,14 +347,14 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
         yield from (each for each in _HANDLE.findall(text) if each not in mails)
 
 
-# ---- Questions that ask the same as another one.
+# ---- Duplicate questions.
 
 _ASKING = {word: word for word in "who what when where why how whose".split()}
 _ASKING |= {"whom": "who", "which": "what"}
 
 
 class _Text:
-    """A question as it is compared: its gold mails, its words, and what they say."""
+    """The features of a question that are compared: gold mails, words and claims."""
 
     def __init__(self, question: Question, gold: Set[str]) -> None:
         claims = read_claims(question.question)
@@ -372,22 +370,23 @@ class _Text:
 
 
 def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Check]:
-    """The failed check by id of each question that asks the same as another one, which is kept.
-    Duplicates have the same answer (by the offline judge), the same values, and either texts that
-    differ in case and punctuation only, or the same content stems in any order, or, with a common
-    gold mail, at least `NEAR` of their stems, and no name in each that the other lacks. In two
-    inboxes only questions with a common gold mail are. The most realistic question is kept, then an
-    answerable one, then the smallest id; only kept ones are compared with, so that no chain of near
-    texts collapses. `gold` has the contents of gold mails by question id."""
+    """Return the failed check of each duplicate question, by id.
+
+    Duplicates have the same values, the same answer (by the offline judge), and the same text up to
+    case and punctuation, or the same content stems in any order, or a common gold mail and `NEAR`
+    stems; not both may have a name that the other lacks. Across inboxes they need a common gold
+    mail. The most realistic question is kept, then an answerable one, then the smallest id. Only
+    kept questions are compared with, so that a chain of near texts doesn't collapse into one.
+    `gold` has the contents of gold mails by question id."""
     faults: dict[str, Check] = {}
-    # Duplicates share an inbox or a gold mail, besides values and denial.
-    kept: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)
+    # Duplicates share an inbox or a gold mail, and also values and denial.
+    originals: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)
     best_first = sorted(questions, key=lambda each: (each.answerable is False, natural(each.id)))
     best_first.sort(key=lambda each: each.how_realistic or 0.0, reverse=True)
     for question in best_first:
         text = _Text(question, gold.get(question.id, frozenset()))
         shared = (question.inbox_address, *sorted(text.gold))
-        groups = [kept[each, text.values, text.denies] for each in shared]
+        groups = [originals[each, text.values, text.denies] for each in shared]
         twins = (each for group in groups for each in group if _is_twin(each, text))
         if twin := next(twins, None):
             words = "the same text" if twin.plain == text.plain else "nearly the same text"
@@ -399,18 +398,17 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
     return faults
 
 
-def _is_twin(kept: _Text, text: _Text) -> bool:
-    """Whether two texts with the same values ask the same."""
-    one, other = kept.question, text.question
+def _is_twin(original: _Text, text: _Text) -> bool:
+    one, other = original.question, text.question
     if (one.answerable is False) != (other.answerable is False):
         return False
     pairs, judge = ((one, other), (other, one)), OfflineJudge()
-    same = (judge.decide(gold, given.answer).correct for gold, given in pairs)
-    if kept.plain == text.plain:
+    same = (judge.decide(gold, rival.answer).correct for gold, rival in pairs)
+    if original.plain == text.plain:
         return any(same)
-    if kept.names - text.stems and text.names - kept.stems:
+    if original.names - text.stems and text.names - original.stems:
         return False
-    same_words = kept.stems == text.stems and kept.asking == text.asking
-    is_near = len(kept.stems & text.stems) >= NEAR * len(kept.stems | text.stems)
-    shares_mail = not kept.gold.isdisjoint(text.gold)
+    same_words = original.stems == text.stems and original.asking == text.asking
+    is_near = len(original.stems & text.stems) >= NEAR * len(original.stems | text.stems)
+    shares_mail = not original.gold.isdisjoint(text.gold)
     return (same_words or (is_near and shares_mail)) and all(same)

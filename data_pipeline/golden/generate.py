@@ -32,22 +32,22 @@ from evals.structured import StructuredModel, UnparseableError, unwrapped
 
 BATCHES = 40
 BATCH_MAILS = 12
-# Try other matters until a batch has so many mails, and drop those of less than the least.
+# Try other first threads until a batch has GOOD_MAILS; drop batches below LEAST_MAILS.
 GOOD_MAILS, LEAST_MAILS = 8, 5
-# Mails of a batch lie within three weeks, where an inbox has little mail within more.
+# A batch spans three weeks, or more if the inbox has little mail.
 SPANS = tuple(map(dt.timedelta, (21, 90, 365)))
 _TRIES = 20  # first threads that are tried for a batch
-# Two threads are of one matter from one word or person that 20 threads have, or several others.
+# Likeness of threads on one matter: one word or person in at most 20 threads, or several in more.
 _NEAR = 0.05
 _LEAST_WORDS = 3  # a mail that adds fewer words to the ones before it is a copy
-LEAST_CHARS, MOST_CHARS = 200, 5_000  # characters: less says nothing, more is mostly newsletters
+LEAST_CHARS, MOST_CHARS = 200, 5_000  # shorter mails say little, longer ones are newsletters
 QUESTIONS = 5
-TEMPERATURE = 0.7  # at 0 a model asks the same few things, and repeats an unreadable reply
-_DAYS_AFTER = 45  # days after the newest gold mail, of the last questions; most are asked soon
-_KEPT_CHARS = 4_000
+TEMPERATURE = 0.7  # at 0 a model repeats its questions, and its unreadable replies
+_DAYS_AFTER = 45  # maximum days between the newest gold mail and the query date
+_MAX_CHARS = 4_000
 
-# ---- The form of a reply. Limits are no constraints of the schema, which not every provider takes.
-# Docstrings are part of the schema and so of the kept request: a change pays replies again.
+# ---- The form of a reply. The schema has no limits, because some providers don't accept them.
+# Docstrings are part of it and so of the cache key: changing one means paying for replies again.
 
 
 _Text = Annotated[str, AfterValidator(lambda text: " ".join(text.split()))]
@@ -82,24 +82,24 @@ class NoQuestion(NamedTuple):
     check: str = "form"
 
 
-def read_items(reply: str, most: int) -> list[GeneratedItem | NoQuestion]:
-    """The first `most` items of a reply, in its order, and the rest as one that is unusable, like
-    the last item of a reply that was cut off, which may lack mails. Raises `UnparseableError` for a
-    reply of another form, or cut off in its first item."""
+def read_items(reply: str, limit: int) -> list[GeneratedItem | NoQuestion]:
+    """Return the first `limit` items of a reply in its order, and the others as one unusable item.
+    The last item of a truncated reply is unusable, because it may lack mails. Raises
+    `UnparseableError` for a reply of another form, or one that is cut off in its first item."""
     text, value, is_cut = unwrapped(encodable(reply), GeneratedItems), None, False
     for is_cut in (False, True):
         with contextlib.suppress(ValueError):
             value = from_json(text, allow_partial=is_cut)
             break
     items = value.get("items") if isinstance(value, dict) else None
-    read = [_item(each) for each in items[:most]] if isinstance(items, list) else []
+    read = [_item(each) for each in items[:limit]] if isinstance(items, list) else []
     if not isinstance(items, list) or (is_cut and len(read) < 2):
         raise UnparseableError("the reply is not JSON of the form asked for")
-    if len(items) > most:
-        reason = f"the reply has {len(items):,} items, {most} were asked for"
+    if len(items) > limit:
+        reason = f"the reply has {len(items):,} items, {limit} were asked for"
         read.append(NoQuestion("", reason, "too-many"))
     elif is_cut:
-        read[-1] = NoQuestion(_kept(items[-1]), "the reply was cut off", "cut-off")
+        read[-1] = NoQuestion(_cut_json(items[-1]), "the reply was cut off", "cut-off")
     return read
 
 
@@ -107,11 +107,11 @@ def _item(item: Any) -> GeneratedItem | NoQuestion:
     try:
         return GeneratedItem.model_validate(item)
     except ValidationError as error:
-        return NoQuestion(_kept(item), fault_of(error, "question"))
+        return NoQuestion(_cut_json(item), fault_of(error, "question"))
 
 
-def _kept(item: Any) -> str:
-    return json.dumps(item)[:_KEPT_CHARS]
+def _cut_json(item: Any) -> str:
+    return json.dumps(item)[:_MAX_CHARS]
 
 
 # ---- Drawing batches.
@@ -127,9 +127,9 @@ class Batch(NamedTuple):
 
 
 def draw_batches(file: InboxFile, splits: dict[str, Split], count: int, seed: int) -> list[Batch]:
-    """Up to `count` batches of each inbox, in the order of `splits`. No mail (by content) is in two
-    batches, or in a batch of one split and an inbox of another."""
-    taken: set[bytes] = set()
+    """Draw up to `count` batches of each inbox, in the order of `splits`. No mail (by content) is
+    in two batches, or in a batch of one split and an inbox of another."""
+    used: set[bytes] = set()
     batches: dict[str, list[Batch]] = {}
     # Test inboxes choose first, because they have the fewest mails to choose from.
     for split in reversed(SPLITS):
@@ -138,23 +138,23 @@ def draw_batches(file: InboxFile, splits: dict[str, Split], count: int, seed: in
             place = list(splits).index(address) + 1
             bounds = [address, address, LEAST_CHARS, MOST_CHARS]
             drawable = map(Mail._make, file.execute(QUERIES["drawable"], bounds).fetchall())
-            mails = [each for each in drawable if each.content not in taken]
-            drawn = draw(mails, count, random.Random(f"{seed}/batches/{address}"))
-            taken.update(mail.content for batch in drawn for mail in batch)
+            mails = [each for each in drawable if each.content not in used]
+            drawn = draw_mails(mails, count, random.Random(f"{seed}/batches/{address}"))
+            used.update(mail.content for batch in drawn for mail in batch)
             batches[address] = [
                 Batch(f"i{place}-b{number}", address, split, tuple(m.message_id for m in batch))
                 for number, batch in enumerate(drawn, start=1)
             ]
         for address in addresses:
             rows = file.execute(f"SELECT content_digest {OWN_MAIL}", [address]).fetchall()
-            taken.update(content for (content,) in rows)
+            used.update(content for (content,) in rows)
     return [batch for address in splits for batch in batches[address]]
 
 
-def draw(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mail]]:
-    """Up to `count` batches of mails in date order, each of one matter that begins in its own
-    stretch of time, and without copies. A thread is in one batch: what was sent of it in the three
-    weeks before its newest mail, or the newest of that."""
+def draw_mails(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mail]]:
+    """Draw up to `count` batches of mails in date order, without copies. Each batch is about one
+    matter and starts in its own stretch of time. A thread is in at most one batch, with its
+    `recent` mails."""
     once = list({mail.content: mail for mail in reversed(mails)}.values())[::-1]
     threads = [recent(thread) for thread in inboxes.threads_of(once)]
     total = sum(map(len, threads))
@@ -197,7 +197,7 @@ def draw(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mai
 
 
 def recent(thread: Sequence[Mail]) -> list[Mail]:
-    """The newest mails of a thread, as many as a batch takes."""
+    """Return the mails of a thread's last three weeks, at most as many as a batch takes."""
     return [each for each in thread if thread[-1].sent_at - each.sent_at <= SPANS[0]][-BATCH_MAILS:]
 
 
@@ -205,7 +205,7 @@ def _related(
     first: int, span: dt.timedelta, free: Mapping[int, list[Mail]],
     likeness: Callable[[int, int], float],
 ) -> list[int]:  # fmt: skip
-    """The thread `first` and those around it of the same matter, as far as a batch holds them."""
+    """Return `first` and the threads near it in time and matter, as far as they fit in a batch."""
     start, end = free[first][0].sent_at, free[first][-1].sent_at
     margin = (span - (end - start)) / 2
     start, end = start - margin, end + margin
@@ -225,7 +225,7 @@ def _related(
 
 @dataclass(frozen=True, slots=True)
 class GoldenOptions:
-    """What a set is made with. Without named `inboxes` the largest ones are chosen."""
+    """Options of a new set. Without named `inboxes` the largest ones are chosen."""
 
     seed: int = 0
     counts: Counts = field(default_factory=Counts)
@@ -236,7 +236,7 @@ class GoldenOptions:
 
 
 class Plan(NamedTuple):
-    """What will be asked: `data` is what the model sees of each batch, `days` of each inbox."""
+    """The requests: `data` per batch, as the model sees it; `days` of mails, per inbox and id."""
 
     options: GoldenOptions
     splits: dict[str, Split]
@@ -246,7 +246,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
-    """Choose inboxes, draw batches and read them; `UserError` if there is no mail to ask about."""
+    """Choose inboxes, draw batches and read them. Raises `UserError` if there is no usable mail."""
     if options.inboxes:
         named = list(dict.fromkeys(file.open_inbox(each).address for each in options.inboxes))
         splits = inboxes.draw(named, options.seed, options.counts)
@@ -266,8 +266,8 @@ def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
         for batch in drawn:
             mails = inboxes.mails_of(inbox, batch.message_ids)
             assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
-            shown = inboxes.shown_mails(mails, new_texts(mail.body for mail in mails))
-            data.append({"owner": owner, "mails": shown, "questions": options.questions})
+            rows = inboxes.prompt_mails(mails, new_texts(mail.body for mail in mails))
+            data.append({"owner": owner, "mails": rows, "questions": options.questions})
     return Plan(options, splits, batches, data, days)
 
 
@@ -281,18 +281,18 @@ def generate(
     golden: GoldenSet, writer: StructuredModel, plan: Plan, concurrency: int,
     on_reply: Callable[[], None],
 ) -> list[Lost]:  # fmt: skip
-    """Fill a new set with questions, `concurrency` batches at a time; returns why batches gave
-    nothing: "unreadable" or a kind of `PolicyError`. Raises `UserError` if there is no question."""
+    """Fill a new set with questions, `concurrency` batches at a time; return why batches failed:
+    "unreadable" or a kind of `PolicyError`. Raises `UserError` if there is no question."""
     prompt = prompt_text(__package__, "generate")
 
     async def ask(data: Mapping[str, Any]) -> Items | Lost:
-        read = partial(read_items, most=data["questions"])
+        read = partial(read_items, limit=data["questions"])
         try:
             return await writer.read(prompt, data, GeneratedItems, read)
         except UnparseableError as error:
             return "unreadable", str(error)
         except PolicyError as error:
-            return error.kind, cut_line(str(error), _KEPT_CHARS)
+            return error.kind, cut_line(str(error), _MAX_CHARS)
 
     replies = asyncio.run(limited_gather(concurrency, ask, plan.data, on_reply))
     lost = [each for each in replies if isinstance(each, tuple)]
@@ -315,7 +315,6 @@ def generate(
 
 
 def _put(golden: GoldenSet, plan: Plan, batch: Batch, items: Items, origin: dict[str, str]) -> None:
-    """Put the items of a batch into the set."""
     days = plan.days[batch.inbox]
     handles = {f"m{place}": each for place, each in enumerate(batch.message_ids, start=1)}
     for number, item in enumerate(items, start=1):
@@ -325,10 +324,11 @@ def _put(golden: GoldenSet, plan: Plan, batch: Batch, items: Items, origin: dict
             golden.rejected.append(Rejected(row, "generate", item.check, item.reason))
             continue
         cited = tuple(dict.fromkeys(handles.get(each.lower(), each) for each in item.mails))
-        # A question that cites no mail of the batch rests on the whole batch.
-        own = [each for each in cited if each in batch.message_ids] or batch.message_ids
-        newest = max(days[each] for each in own)
-        # Each question draws for itself, because replies come in any order.
+        # If no cited mail is in the batch, the query date follows the whole batch.
+        sources = [each for each in cited if each in batch.message_ids] or batch.message_ids
+        newest = max(days[each] for each in sources)
+        # Each question has its own generator, because replies come in any order. The square of a
+        # uniform number favours small delays: P(delay < d) = sqrt(d / _DAYS_AFTER).
         chance = random.Random(f"{plan.options.seed}/asked/{name}").random()
         after = min(int(chance**2 * _DAYS_AFTER), (max(days.values()) - newest).days)
         golden.questions.append(

@@ -1,8 +1,8 @@
-"""A golden set: its rows, what each step found in them, and its folder.
+"""A golden set: its rows, the checks of each step, and its folder.
 
     generated.jsonl, imported.jsonl, filtered.jsonl, verified.jsonl, split.jsonl, reviewed.jsonl
                        the rows that a step kept, in a fixed order
-    questions.jsonl    those of the last step, for `--questions`
+    questions.jsonl    the rows of the last step, for `--questions`
     rejected.jsonl     every dropped row with step, check and reason
     manifest.json      the settings and counts of every step
     responses/         replies of models, even unreadable ones, as they arrive: a killed step asks
@@ -49,8 +49,8 @@ SET_FILES = (MANIFEST, QUESTIONS, REJECTED, *STEP_FILES.values())
 
 @checked_dataclass(frozen=True, slots=True)
 class Check:
-    """One check of a row; `passed` None means unsure, which drops nothing by itself. `reason` is
-    one line; `by` is "rule", "search", "person" or the name of a model."""
+    """One check of a row; `passed` None means unsure, which doesn't drop the row by itself.
+    `reason` is one line; `by` is "rule", "search", "person" or the name of a model."""
 
     name: str
     step: Step
@@ -60,7 +60,7 @@ class Check:
 
 
 def by_rule(name: str, step: Step, fault: str | None) -> Check:
-    """The check of a rule, which failed if there is a fault."""
+    """Return the check of a rule, which failed if there is a fault."""
     return Check(name, step, not fault, fault or "no fault found", "rule")
 
 
@@ -68,16 +68,15 @@ Outcome = tuple[Question, Check | None]  # a row after a step, and the check tha
 
 
 def with_checks(question: Question, checks: Sequence[Check]) -> Question:
-    """The question with these checks in its provenance; they replace checks of the same name."""
+    """Return the question with these checks in its provenance, in place of their namesakes."""
     by_name = dict(question.provenance.get("checks", {}))
-    for each in checks:
-        check = asdict(each)
-        by_name[check.pop("name")] = check
+    for fields_of_check in map(asdict, checks):
+        by_name[fields_of_check.pop("name")] = fields_of_check
     return replace(question, provenance={**question.provenance, "checks": by_name})
 
 
 def checks_of(question: Question) -> dict[str, Check]:
-    """The checks of a question by name."""
+    """Return the checks of a question by name."""
     checks: dict[str, Any] = question.provenance.get("checks", {})
     return {name: Check(name, **check) for name, check in checks.items()}
 
@@ -116,12 +115,12 @@ class GoldenSet:
     rejected: list[Rejected] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=lambda: {"schema": SCHEMA, "steps": {}})
 
-    def finish(self, step: Step, made: Iterable[Outcome], settings: Mapping[str, Any]) -> None:
-        """End a step with the outcomes of its rows, none of which may be lost."""
-        made, before = list(made), {each.id: each for each in self.questions}
-        came = len(self.questions) + sum(each.step == step for each in self.rejected)
-        self.questions = [question for question, fault in made if fault is None]
-        for question, fault in made:
+    def finish(self, step: Step, outcomes: Iterable[Outcome], settings: Mapping[str, Any]) -> None:
+        """End a step with the outcomes of its rows; every row must have one."""
+        outcomes, before = list(outcomes), {each.id: each for each in self.questions}
+        total = len(self.questions) + sum(each.step == step for each in self.rejected)
+        self.questions = [question for question, fault in outcomes if fault is None]
+        for question, fault in outcomes:
             if fault:
                 row = with_checks(question, [fault]).to_row()
                 self.rejected.append(Rejected(row, step, fault.name, fault.reason))
@@ -130,20 +129,20 @@ class GoldenSet:
             key=lambda each: (STEPS.index(each.step), natural(str(each.row.get("id", ""))))
         )
         dropped = Counter(each.check for each in self.rejected if each.step == step)
-        kept = len(self.questions)
-        if came != kept + dropped.total():
-            raise AssertionError(f"{step}: {came} came, {kept} kept and {dropped.total()} dropped")
+        left = len(self.questions)
+        if total != left + dropped.total():
+            raise AssertionError(f"{step}: of {total} rows, {left} kept, {dropped.total()} dropped")
         pairs = [(before.get(each.id, each), each) for each in self.questions]
         changed = Counter(n for a, b in pairs for n in _FIELDS if getattr(a, n) != getattr(b, n))
         checks = [check for each in self.questions for check in checks_of(each).values()]
         unsure = Counter(each.name for each in checks if each.step == step and each.passed is None)
         counts = {"dropped": dropped, "changed": changed, "unsure": unsure}
         sums = {name: dict(sorted(counter.items())) for name, counter in counts.items()}
-        self.manifest["steps"][step] = {**settings, "sums": {"in": came, "kept": kept, **sums}}
+        self.manifest["steps"][step] = {**settings, "sums": {"in": total, "kept": left, **sums}}
 
     @classmethod
-    def begun(cls, folder: Path, step: Step, source: str | None = None) -> Self:
-        """A new set by `step` from `source`; it may replace one made so, and nothing else."""
+    def new(cls, folder: Path, step: Step, source: str | None = None) -> Self:
+        """Return an empty set; `folder` may only hold one that `step` made from the same source."""
         names = [each for each in SET_FILES if (folder / each).exists()]
         if names and MANIFEST not in names:
             raise UserError(f"{folder} holds another {names[0]}; name a new folder with --out")
@@ -155,7 +154,7 @@ class GoldenSet:
 
     @classmethod
     def load(cls, folder: Path, step: Step | None = None) -> Self:
-        """The set in `folder`, or what `step` begins with; this needs no lock."""
+        """Return the set in `folder`, or the one that `step` starts from. This needs no lock."""
         with _reading(folder):
             before = STEPS if step is None else STEPS[: STEPS.index(step)]
             while True:
@@ -172,25 +171,25 @@ class GoldenSet:
                 rows = _rows(folder / REJECTED)
                 dropped = [Rejected(**row.pop("rejected"), row=row) for row in rows]
                 rejected = [each for each in dropped if each.step in steps]
-                # No save of another process came in between.
+                # Another process didn't save in between.
                 if _manifest(folder)["steps"].items() >= steps.items():
                     return cls(questions, rejected, manifest)
 
     def save(self, folder: Path) -> list[Step]:
-        """Write what the last step made to `folder`; the later steps, which must be run again."""
+        """Write the last step's rows to `folder`; return the later steps, which must be rerun."""
         steps: dict[Step, Any] = self.manifest["steps"]
         place = max(map(STEPS.index, steps))
         last, earlier = STEPS[place], {name: steps[name] for name in STEPS[:place] if name in steps}
         folder.mkdir(parents=True, exist_ok=True)
-        # Until the whole step is written, a kill leaves a set without it.
+        # A kill before the whole step is written leaves a set without this step.
         write_manifest(folder, {**self.manifest, "steps": earlier})
         dropped = map(asdict, self.rejected)
         write_rows(folder / REJECTED, ({**each.pop("row"), "rejected": each} for each in dropped))
         for name in (STEP_FILES[last], QUESTIONS):
             write_rows(folder / name, [each.to_row() for each in self.questions])
         later = [each for each in STEPS[place + 1 :] if (folder / STEP_FILES[each]).exists()]
-        for each in later:
-            (folder / STEP_FILES[each]).unlink()
+        for name in later:
+            (folder / STEP_FILES[name]).unlink()
         write_manifest(folder, self.manifest)
         return later
 
@@ -199,7 +198,7 @@ _FIELDS = [each.name for each in fields(Question) if each.name != "provenance"]
 
 
 def natural(text: str) -> tuple[str, str]:
-    """A sort key that puts q-2 before q-10."""
+    """Return a sort key that puts q-2 before q-10."""
     return re.sub("[0-9]+", lambda number: number[0].zfill(20), text), text
 
 
@@ -218,7 +217,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """Raise `UserError` for whatever is wrong with the set's files."""
+    """Turn errors of reading the set's files into `UserError`."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
@@ -238,13 +237,13 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def responses_folder(folder: Path, role: str, model: str) -> Path:
-    """Where the set in `folder` keeps the replies of `model` in a role ("generate", "read")."""
+    """Return the folder of `model`'s replies in a role ("generate", "read", "judge")."""
     return folder / "responses" / f"{role}-{digest(model)}"
 
 
-def write_rows(path: Path, made: Iterable[Mapping[str, Any]]) -> None:
-    """Replace the file by rows of JSON."""
-    write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made))
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Replace the file with one JSON object a line."""
+    write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -254,9 +253,9 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Make the folder and keep other processes from changing the set; a folder that stays empty is
-    removed again. Raises `UserError` if it is held already or can't be written to."""
+def locked_set(folder: Path) -> Iterator[None]:
+    """Create the folder and lock the set; remove a folder that stays empty. Raises `UserError` if
+    another process has the lock, or the folder can't be written."""
     busy = f"another process works on {folder}; wait for its end, or name another folder"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -271,7 +270,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def check_db(golden: GoldenSet, file: InboxFile) -> None:
-    """Note the inbox file in a new set. Raise `UserError` if the set is of other mail."""
+    """Record the inbox file in a new set. Raise `UserError` if the set is of other mail."""
     now = {"name": file.path.name, "mails": file.counts["stored"], "digest": file.digest}
     before = golden.manifest.setdefault("db", now)
     if {**before, "name": now["name"]} != now:

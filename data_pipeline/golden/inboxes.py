@@ -1,5 +1,5 @@
-"""The inboxes that a golden set asks about, their threads and cited mails, how a model sees these,
-and `split`: inboxes into train, validation and test, with no gold mail on both sides."""
+"""The inboxes of a golden set, their threads and cited mails, the mails' form in prompts, and
+`split`: inboxes into train, validation and test, without common gold mail."""
 
 import datetime as dt
 import random
@@ -30,8 +30,8 @@ OWN_MAIL = QUERIES["own_mail"]
 
 
 class Cited(NamedTuple):
-    """The mail of a cited id: the id under which the question's inbox has it, or why it has not.
-    `contents` are digests, several if other inboxes have such mails, the id if none has."""
+    """A cited mail: its id as the question's inbox stores it, or the fault. `contents` are content
+    digests, several if other inboxes hold mails of this id; the cited id if no inbox does."""
 
     stored: str | None
     fault: str = ""
@@ -40,7 +40,7 @@ class Cited(NamedTuple):
 
 
 def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dict[str, Cited]]:
-    """The mail of each message id that a question cites, by the question's id."""
+    """Return the mails that each question cites, by question id and message id."""
     keys = sorted({_key(each, name) for each in questions for name in each.message_ids})
     parameters = [[key[part] for key in keys] for part in (0, 1)]
     rows = file.execute(QUERIES["cited"], parameters)
@@ -48,42 +48,41 @@ def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dic
     for address, name, *mail in rows.fetchall():
         mails[address, name].append(tuple(mail))
     return {
-        each.id: {
-            name: _as_of(each.query_date, name, mails[_key(each, name)])
-            for name in each.message_ids
+        question.id: {
+            name: _as_of(question.query_date, name, mails[_key(question, name)])
+            for name in question.message_ids
         }
-        for each in questions
+        for question in questions
     }
 
 
-# A mail's stored id, when it was sent, its content's digest, whether its inbox is meant, its body.
+# Stored id, time, content digest, whether the mail is in the question's inbox, body.
 _Mail = tuple[str, dt.datetime | None, str, bool, str]
 
 
 def _as_of(day: dt.date | None, message_id: str, mails: Sequence[_Mail]) -> Cited:
-    own = [mail for mail in mails if mail[3]]
-    for stored, sent_at, content, _, body in own:
+    matches = [mail for mail in mails if mail[3]]
+    for stored, sent_at, content, _, body in matches:
         # Mail without a date is in no inbox as of a day.
         if day is None or (sent_at is not None and sent_at.date() <= day):
             return Cited(stored, contents=(content,), body=body)
-    contents = tuple(dict.fromkeys(mail[2] for mail in own[:1] or mails)) or (message_id,)
-    if not own:
+    contents = tuple(dict.fromkeys(mail[2] for mail in matches[:1] or mails)) or (message_id,)
+    if not matches:
         place = "in the file, but not in this inbox" if mails else "not in the inbox file"
         return Cited(None, f"is {place}", contents)
-    if (sent_at := own[0][1]) is None:
+    if (sent_at := matches[0][1]) is None:
         return Cited(None, "has no date, so that it is in no inbox as of a day", contents)
     return Cited(None, f"was sent on {sent_at:%Y-%m-%d}, after the query date {day}", contents)
 
 
 def address_of(question: Question) -> str:
-    """The address of the question's inbox as inbox files write it."""
+    """Return the address of the question's inbox as inbox files write it."""
     return question.inbox_address.strip().lower()
 
 
 def _key(question: Question, message_id: str) -> tuple[str, str]:
-    """The question's inbox and an id that it cites, as inbox files write them."""
-    wanted = message_id.strip()
-    return address_of(question), wanted if wanted.startswith("<") else f"<{wanted}>"
+    name = message_id.strip()
+    return address_of(question), name if name.startswith("<") else f"<{name}>"
 
 
 # ---- Threads, by subject.
@@ -102,7 +101,7 @@ class Mail(NamedTuple):
 
 
 def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
-    """The threads of mails in date order. A mail without a subject is a thread of its own."""
+    """Return the threads of mails in date order. A mail without a subject is its own thread."""
     threads: list[list[Mail]] = []
     last: dict[str, list[Mail]] = {}
     for mail in mails:
@@ -118,23 +117,23 @@ def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
 
 
 def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
-    """The mails that the inbox has, each once, in the given order."""
-    found = inbox.read_many(list(message_ids))
-    return list({each.message_id: each for each in found if each is not None}.values())
+    """Return the mails that the inbox has, in the order of the ids and without repeats."""
+    mails = inbox.read_many(list(message_ids))
+    return list({each.message_id: each for each in mails if each is not None}.values())
 
 
 # ---- Mails as a model sees them.
 
 MAX_RECIPIENTS = 4
-_PIECES, _PIECE_CHARS = 6, 150  # passages of a mail: at most so many of so many characters
+_PIECES, _PIECE_CHARS = 6, 150  # maximum passages of a mail, and characters of a passage
 
-# What disclaimers say, and a quoted list of recipients.
+# Disclaimers, and quoted lists of recipients.
 _DISCLAIMER = re.compile(r"(?is).*\b(?:intended recipient|property of Enron Corp)\b.*")
 _RECIPIENTS = re.compile(rf"(?im)(^[ \t>]*(?:to|cc):[^:]{{150}})[^:]*(?=\n[ \t>]*{HEADER})")
 
 
 def new_texts(bodies: Iterable[str]) -> list[str]:
-    """What each mail adds to those before it, without disclaimers and long lists of recipients."""
+    """Return what each mail adds to earlier ones, without disclaimers and long recipient lists."""
     texts = []
     for text in added_texts([body[:MAX_BODY_CHARS] for body in bodies]):
         paragraphs = (_DISCLAIMER.sub("[disclaimer]", each) for each in text.split("\n\n"))
@@ -143,24 +142,25 @@ def new_texts(bodies: Iterable[str]) -> list[str]:
 
 
 def added_words(text: str) -> int:
-    """How many words one of `new_texts` has of its own."""
+    """Return the number of words in one of `new_texts`, placeholders aside."""
     return len(words(text.replace(LEFT_OUT, "")))
 
 
-def passages(text: str, wanted: Collection[str]) -> str:
-    """The pieces of a text in which, or beside which, the rarest of the `wanted` stems are."""
+def passages(text: str, keywords: Collection[str]) -> str:
+    """Return the pieces of a text with the rarest `keywords` (stems) in or next to them. Piece i
+    scores s[i-1] + 2 s[i] + s[i+1], where s sums 1 / frequency of the piece's keywords."""
     pieces = re.findall(rf"(?s).{{1,{_PIECE_CHARS}}}(?=\s|$)|\S+", text.strip())
-    held = [{*wanted}.intersection(stems(words(piece))) for piece in pieces]
-    frequency = Counter(stem for each in held for stem in each)
-    hits = [*(sum(1 / frequency[stem] for stem in each) for each in held), 0.0]
-    near = [hits[at - 1] + 2 * hits[at] + hits[at + 1] for at in range(len(pieces))]
+    held_stems = [{*keywords}.intersection(stems(words(piece))) for piece in pieces]
+    frequency = Counter(stem for each in held_stems for stem in each)
+    scores = [*(sum(1 / frequency[stem] for stem in each) for each in held_stems), 0.0]
+    near = [scores[at - 1] + 2 * scores[at] + scores[at + 1] for at in range(len(pieces))]
     best = sorted(range(len(pieces)), key=near.__getitem__, reverse=True)[:_PIECES]
     chosen = (piece if at in best else "\n[...]" for at, piece in enumerate(pieces))
     return re.sub(r"(\n\[\.\.\.\])+", r"\1", "".join(chosen)).strip()
 
 
-def shown_mails(mails: Sequence[Email], texts: Iterable[str]) -> list[dict[str, Any]]:
-    """The mails with the handles m1, m2, ... as ids, and `texts` for their bodies."""
+def prompt_mails(mails: Sequence[Email], texts: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the mails as JSON with the handles m1, m2, ... as ids and `texts` as bodies."""
     return [
         {
             "id": f"m{number}", "date": format_date(mail.date, mail.message_id),
@@ -181,20 +181,20 @@ def _first(names: list[str]) -> list[str]:
 
 TRAIN, VALIDATION, TEST = 18, 2, 8  # the reference's 28; two of its 20 for training validate
 MIN_MAILS = 500
-MIN_SENT = 20  # mailing lists send 1 mail at most, persons with 500 mails of Enron 52 or more
+MIN_SENT = 20  # in Enron, mailing lists send at most 1 mail, people with 500 mails at least 52
 
 
 class Counts(NamedTuple):
-    """How many inboxes each split should have."""
+    """The target number of inboxes per split."""
 
     train: int = TRAIN
     validation: int = VALIDATION
     test: int = TEST
 
 
-def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -> dict[str, Split]:
-    """The splits of the largest inboxes, of at least `min_mails` mails: those of a file's owners,
-    or of persons, who unlike mailing lists write mail. Raises `UserError` if there is none."""
+def choose_inboxes(file: InboxFile, targets: Counts, seed: int, min_mails: int) -> dict[str, Split]:
+    """Return the splits of the largest inboxes with at least `min_mails` mails: the owners', or if
+    it has no owners, those of people (who send mail, unlike lists). Raises `UserError` if none."""
     owners = file.owners()
     parameters = [min_mails, owners, owners, owners, MIN_SENT]
     rows = file.execute(QUERIES["persons"], parameters).fetchall()
@@ -202,24 +202,24 @@ def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -
         why = f"no inbox of {'an owner' if owners else 'a person'} holds {min_mails:,} mails"
         fix = "lower --min-mails, or name some with --inbox (art-e inboxes lists them)"
         raise UserError(f"{why}; {fix}")
-    # The first address of each person, so that nobody is in two splits: "Kaminski, Vince J" is
-    # "Vince Kaminski", and a single word ("legal", "jeff") names nobody.
-    persons, taken = list[str](), set[frozenset[str]]()
-    for address, given in rows:
-        names = name_sets(given.split(" | "))
-        if len(persons) < sum(wanted) and names.isdisjoint(taken):
+    # Only the first address of each person, so that nobody is in two splits: "Kaminski, Vince J"
+    # is "Vince Kaminski"; a single word ("legal", "jeff") is not a name.
+    persons, used_names = list[str](), set[frozenset[str]]()
+    for address, spelled in rows:
+        names = name_sets(spelled.split(" | "))
+        if len(persons) < sum(targets) and names.isdisjoint(used_names):
             persons.append(address)
-            taken |= names
-    return draw(persons, seed, wanted)
+            used_names |= names
+    return draw(persons, seed, targets)
 
 
-def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
-    """A split for each inbox, drawn by `seed` in about the wanted proportions, whatever the order
-    of `inboxes`. Each wanted split gets one if there are enough, test first."""
+def draw(inboxes: Sequence[str], seed: int, targets: Counts) -> dict[str, Split]:
+    """Draw a split for each inbox by `seed`, in about the proportions of `targets` and whatever the
+    order of `inboxes`. Each split above 0 gets an inbox if there are enough, test first."""
     first = ("test", "train", "validation")
-    weights = {name: weight for name in first if (weight := getattr(wanted, name)) > 0}
+    weights = {name: weight for name in first if (weight := getattr(targets, name)) > 0}
     if not weights:
-        raise UserError("no inbox is wanted; give --train, --validation or --test a number above 0")
+        raise UserError("no inbox to draw; give --train, --validation or --test a number above 0")
     shares = {name: len(inboxes) * each / sum(weights.values()) for name, each in weights.items()}
     counts = {name: int(place < len(inboxes)) for place, name in enumerate(weights)}
     while sum(counts.values()) < len(inboxes):
@@ -235,43 +235,43 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
 
 # A model may have learned a mail that is gold in training, or that lies in a training inbox, and
 # validation chooses the checkpoint. Rows that share gold mail with another split are dropped from
-# training before validation, and never from test. What a test inbox quotes counts as its mail, in
-# full or with the answer; and the same question with the same answer counts as the same gold mail.
+# training first, then from validation, and never from test. A gold mail that a test inbox quotes,
+# in full or around the answer, counts as its mail; so does a repeated question with its answer.
 
 _SHINGLE_WORDS = 5
 _PASSAGE_WORDS = 15
-Contents = Mapping[str, str]  # what is to be said of mails, by digest of their content
-# Of a mail's shingles (runs of words): a mail of which a test inbox holds more is dropped.
-MOST_CONTAINED = 0.8
+Contents = Mapping[str, str]  # a phrase about each mail, by content digest
+# Drop a mail if a test inbox contains this share of its shingles (runs of words).
+MAX_CONTAINED = 0.8
 
 
-def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> None:
+def split(file: InboxFile, golden: GoldenSet, *, seed: int, targets: Counts) -> None:
     """Give every row the split of its inbox, and drop rows that share gold mail with another split.
     Inboxes keep the splits that `generate` drew, or those of the rows if each inbox has one and
-    there are several; else `seed` draws them in the proportions `wanted` (a single one is test).
-    Raises `UserError` if there is no row, or no proportion is above zero."""
+    there are several; else `seed` draws them in the proportions of `targets` (a single inbox goes
+    to test). Raises `UserError` if there is no row, or every target is zero."""
     if not golden.questions:
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
-    origin, inboxes = _inboxes(golden, seed, wanted)
+    origin, inboxes = _inboxes(golden, seed, targets)
     placed = [replace(each, split=inboxes[address_of(each)]) for each in golden.questions]
-    # What is gold for each question, by content: its mails, and its own text.
+    # The gold contents of each question: its mails, and its text.
     mails = [replace(each, message_ids=each.message_ids + each.equivalent_ids) for each in placed]
     gold, bodies = dict[str, dict[str, str]](), dict[str, list[str]]()
     for name, cited in cited_mails(file, mails).items():
         gold[name] = {part: f"gold mail {id_}" for id_, it in cited.items() for part in it.contents}
         bodies |= {it.contents[0]: words(it.body) for it in cited.values() if it.body}
-    # Gold mails by content, and the passages around the answers by question and content.
+    # Gold mails by content, and passages around answers by question and content.
     parts: dict[str, dict[str, Sequence[str]]] = {name: {} for name in SPLITS}
-    for each in placed:
-        own = {name: bodies[name] for name in gold[each.id] if name in bodies}
-        passages = {f"{each.id} {name}": _passage(body, each) for name, body in own.items()}
-        gold[each.id] |= dict.fromkeys(passages, "the passage with the answer")
-        gold[each.id][_text(each)] = "the question with its answer"
-        parts[inboxes[address_of(each)]] |= own | passages
+    for question in placed:
+        quotable = {name: bodies[name] for name in gold[question.id] if name in bodies}
+        runs = {f"{question.id} {name}": _passage(quotable[name], question) for name in quotable}
+        gold[question.id] |= dict.fromkeys(runs, "the passage with the answer")
+        gold[question.id][_text(question)] = "the question with its answer"
+        parts[inboxes[address_of(question)]] |= quotable | runs
     learned = parts["validation"] | parts["train"]
     tested = sorted(address for address, name in inboxes.items() if name == "test")
     contents = sorted({part for each in placed if each.split != "test" for part in gold[each.id]})
-    held = dict(file.execute(QUERIES["holders"], [contents, tested]).fetchall())
+    holders = dict(file.execute(QUERIES["holders"], [contents, tested]).fetchall())
     quoted: dict[str, str] = {}
     for address in tested:
         texts = file.execute(f"SELECT body {OWN_MAIL}", [address])
@@ -281,11 +281,11 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     # Gold mail of validation as such is `shared-gold`.
     training = {name: parts["train"][name] for name in parts["train"].keys() - parts["validation"]}
     quoted |= _contained(training, "gold mail of validation", parts["validation"].values())
-    rows = list(_without_leaks(placed, gold, held, quoted))
+    rows = list(_without_leaks(placed, gold, holders, quoted))
     sizes = {name: list(inboxes.values()).count(name) for name in SPLITS}
     settings: dict[str, Any] = {"splits_from": origin, "inboxes": sizes, "contained": counts}
     if origin == "seed":
-        settings |= {"seed": seed, "proportions": wanted._asdict()}
+        settings |= {"seed": seed, "proportions": targets._asdict()}
     golden.finish("split", rows, settings)
 
 
@@ -294,55 +294,56 @@ def _text(question: Question) -> str:
 
 
 def _passage(body: Sequence[str], question: Question) -> Sequence[str]:
-    """The run of words with the most words of the question and its answer; none without any."""
-    own, last = {*_text(question).split()}, max(0, len(body) - _PASSAGE_WORDS)
+    """Return the run of words that shares most with question and answer; empty if none does."""
+    keywords, last = {*_text(question).split()}, max(0, len(body) - _PASSAGE_WORDS)
     runs = (body[start : start + _PASSAGE_WORDS] for start in range(last + 1))
-    best = max(runs, key=lambda run: len(own.intersection(run)))
-    return best if own.intersection(best) else ()
+    best = max(runs, key=lambda run: len(keywords.intersection(run)))
+    return best if keywords.intersection(best) else ()
 
 
 def _contained(
     parts: Mapping[str, Sequence[str]], where: str, mails: Iterable[Sequence[str]]
 ) -> dict[str, str]:
-    """Where each part stands that the mails hold to `MOST_CONTAINED` or more."""
+    """Return a phrase for each part that is contained in the mails to `MAX_CONTAINED` or more:
+    |S(part) & S(mails)| / |S(part)| with shingles S (containment, Broder 1997)."""
     shingles = {name: set(_runs(part, len(part))) for name, part in parts.items() if part}
     known = set[int]().union(*shingles.values())
     sizes = {min(len(part), _SHINGLE_WORDS) for part in parts.values()}
-    held = known.intersection(run for mail in mails for size in sizes for run in _runs(mail, size))
-    shares = ((name, len(own & held) / len(own)) for name, own in shingles.items())
-    return {name: f"to {share:.0%} in {where}" for name, share in shares if share >= MOST_CONTAINED}
+    seen = known.intersection(run for mail in mails for size in sizes for run in _runs(mail, size))
+    shares = ((name, len(part & seen) / len(part)) for name, part in shingles.items())
+    return {name: f"to {share:.0%} in {where}" for name, share in shares if share >= MAX_CONTAINED}
 
 
 def _runs(text: Sequence[str], size: int) -> Iterator[int]:
-    """The shingles of a text, of which a short one is a single shingle."""
+    """Yield the hashed shingles of a text; a short text is a single shingle."""
     parts = (text[start:] for start in range(min(size, _SHINGLE_WORDS)))
     return map(hash, zip(*parts, strict=False))
 
 
-def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[str, dict[str, Split]]:
+def _inboxes(golden: GoldenSet, seed: int, targets: Counts) -> tuple[str, dict[str, Split]]:
     used = sorted({address_of(each) for each in golden.questions})
     if "generate" in golden.manifest["steps"]:
         generated: dict[str, Split] = golden.manifest["steps"]["generate"]["splits"]
         return "generate", generated
     carried = {(address_of(each), each.split) for each in golden.questions}
-    own = {inbox: name for inbox, name in carried if name is not None}
-    if len(carried) == len(own) == len(used) and len(set(own.values())) > 1:
-        return "rows", own
-    return "seed", draw(used, seed, wanted)
+    splits = {inbox: name for inbox, name in carried if name is not None}
+    if len(carried) == len(splits) == len(used) and len(set(splits.values())) > 1:
+        return "rows", splits
+    return "seed", draw(used, seed, targets)
 
 
 def _without_leaks(
-    questions: list[Question], gold: Mapping[str, Contents], held: Contents, quoted: Contents
+    questions: list[Question], gold: Mapping[str, Contents], holders: Contents, quoted: Contents
 ) -> Iterator[Outcome]:
-    """The questions with their checks, and for those that share gold mail the failed check."""
-    taken: dict[str, str] = {}  # the first row of an earlier split for which each content is gold
+    """Yield the questions with their checks, or the failed check if they share gold mail."""
+    earlier: dict[str, str] = {}  # the first row of an earlier split for which each content is gold
     for name in ("test", "validation", "train"):
         new: dict[str, str] = {}
         rows = [each for each in questions if each.split == name]
         for question in sorted(rows, key=lambda each: natural(each.id)):
-            places: dict[str, Contents] = {"shared-gold": taken}
+            places: dict[str, Contents] = {"shared-gold": earlier}
             if name != "test":
-                places = {"leak-test-inbox": held, "contained": quoted, **places}
+                places = {"leak-test-inbox": holders, "contained": quoted, **places}
             leaks = {check: _leak(gold[question.id], each) for check, each in places.items()}
             checks = [by_rule(check, "split", leak) for check, leak in leaks.items()]
             fault = next((check for check in checks if not check.passed), None)
@@ -350,7 +351,7 @@ def _without_leaks(
             if fault is None:
                 for content in gold[question.id]:
                     new.setdefault(content, f"that of {name} question {question.id} too")
-        taken = new | taken
+        earlier = new | earlier
 
 
 def _leak(gold: Contents, places: Contents) -> str | None:

@@ -1,7 +1,7 @@
 """`art-e golden review`: a person says which rows of a random sample are right.
 
-Each verdict is on disk before the next row appears; at the end they are applied to the set, and its
-precision is measured. Rows and mails are untrusted text."""
+Each verdict is on disk before the next row appears. At the end, the verdicts are applied to the set
+and its precision is measured. Rows and mails are untrusted text."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -25,12 +25,12 @@ Decision = Literal["keep", "drop", "skip"]
 _PASSED = {"keep": (True, "kept"), "drop": (False, "dropped"), "skip": (None, "skipped")}
 KEYS = "[k]eep [d]rop [w]hole mails [s]kip [q]uit"
 _DECISIONS: dict[str, Decision] = {"k": "keep", "d": "drop", "s": "skip"}
-# What a verdict is about.
+# The fields that a verdict is about.
 _SEEN = "question answer message_ids query_date inbox_address kind answerable".split()
 
 
 class ReviewSample(NamedTuple):
-    """The first `sample` rows in the order that `seed` gives, of one split or of all."""
+    """The first `sample` rows of one split, or of all, in an order drawn by `seed`."""
 
     sample: int = 100
     seed: int = 0
@@ -48,30 +48,30 @@ class Review(BaseModel):
 
 
 def reviews_file(folder: Path) -> Path:
-    """Where the reviews of the set in `folder` are; the file need not exist."""
+    """Return the path of the reviews of the set in `folder`; the file need not exist."""
     return folder / "reviews.jsonl"
 
 
 def read_reviews(folder: Path) -> list[Review]:
-    """The reviews of the set, in order. Raises `UserError` for an invalid line."""
+    """Return the reviews of the set, in order. Raises `UserError` for an invalid line."""
     path = reviews_file(folder)
     return parsed_lines(Review, path, whole_lines(path))
 
 
 def row_digest(question: Question) -> str:
-    """A digest of what a person judges of a row, without checks and split."""
+    """Return a digest of the fields of a row that a person judges: no checks, no split."""
     row = question.to_row()
     return digest(encodable(compact_json({name: row[name] for name in _SEEN})))
 
 
 def current(reviews: Iterable[Review], questions: Iterable[Question]) -> dict[str, Review]:
-    """By id, the last review of each row that has not changed since."""
+    """Return the last review of each row that has not changed since, by id."""
     seen = {(each.id, row_digest(each)) for each in questions}
     return {each.id: each for each in reviews if (each.id, each.digest) in seen}
 
 
-def drawn(questions: Iterable[Question], sample: ReviewSample) -> list[Question]:
-    """The rows of the sample in the order of their review; more or fewer rows move no others."""
+def sample_rows(questions: Iterable[Question], sample: ReviewSample) -> list[Question]:
+    """Return the sample in order of review; adding or removing rows doesn't reorder the others."""
     of_split = [each for each in questions if sample.split in (None, each.split)]
     of_split.sort(key=lambda each: (digest(f"{sample.seed}/review/{each.id}"), each.id))
     return of_split[: sample.sample]
@@ -79,23 +79,23 @@ def drawn(questions: Iterable[Question], sample: ReviewSample) -> list[Question]
 
 def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -> None:
     """Apply `reviews` to the set (a skipped row is unsure); measure its precision on `sample`."""
-    given = current(reviews, golden.questions)
-    seen = [each for each in drawn(golden.questions, sample) if each.id in given]
-    judged = [each for each in seen if given[each.id].said != "skip"]
-    kept = [given[each.id].said == "keep" for each in judged]
+    verdicts = current(reviews, golden.questions)
+    seen = [each for each in sample_rows(golden.questions, sample) if each.id in verdicts]
+    judged = [each for each in seen if verdicts[each.id].said != "skip"]
+    is_right = [verdicts[each.id].said == "keep" for each in judged]
     inboxes = [each.inbox_address for each in judged]
     measured = statistics.Sample(inboxes, [each.id for each in judged])
-    stale = len({each.id for each in reviews} - given.keys())
-    counts = {"reviewed": len(judged), "kept": sum(kept), "stale": stale}
-    settings = {"precision": measured.share(kept), **counts, **sample._asdict()}
+    stale = len({each.id for each in reviews} - verdicts.keys())
+    counts = {"reviewed": len(judged), "kept": sum(is_right), "stale": stale}
+    settings = {"precision": measured.share(is_right), **counts, **sample._asdict()}
     rows: list[Outcome] = []
-    for each in golden.questions:
-        if each.id not in given:
-            rows.append((each, None))
+    for question in golden.questions:
+        if question.id not in verdicts:
+            rows.append((question, None))
             continue
-        passed, reason = _PASSED[given[each.id].said]
+        passed, reason = _PASSED[verdicts[question.id].said]
         check = Check("person", "review", passed, reason, "person")
-        rows.append((with_checks(each, [check]), check if passed is False else None))
+        rows.append((with_checks(question, [check]), check if passed is False else None))
     golden.finish("review", rows, settings)
 
 
@@ -103,11 +103,11 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
 
 
 def ask(folder: Path, file: InboxFile, rows: Sequence[Question], *, to_stderr: bool) -> int:
-    """Ask for a verdict on each row without one, and store it; return how many were given."""
+    """Ask for a verdict on each row without one and store it; return the number of verdicts."""
     show = partial(_show, partial(print_text, to_stderr=to_stderr), file)
     earlier = current(read_reviews(folder), rows)
     decided = {name for name, each in earlier.items() if each.said != "skip"}
-    given = 0
+    added = 0
     for number, row in enumerate(rows, start=1):
         if row.id in decided:
             continue
@@ -116,10 +116,10 @@ def ask(folder: Path, file: InboxFile, rows: Sequence[Question], *, to_stderr: b
             show(row, one_line(row.id), whole=True)
         if key == "q":
             break
-        said = Review(id=row.id, digest=row_digest(row), said=_DECISIONS[key])
-        append_line(reviews_file(folder), compact_json(said.model_dump()))
-        given += 1
-    return given
+        verdict = Review(id=row.id, digest=row_digest(row), said=_DECISIONS[key])
+        append_line(reviews_file(folder), compact_json(verdict.model_dump()))
+        added += 1
+    return added
 
 
 def _show(

@@ -1,14 +1,14 @@
-"""`verify`: is each answer right, the only one, and not to be guessed without mail?
+"""`verify`: is each answer right, the only one, and impossible to guess without mail?
 
     realistic      the reader, who did not write the question, rates it from examples
     needs-mail     without mail the reader must not give the gold answer
     answerable     from the cited mails alone it must
     unambiguous    other mails that a search finds must not support another answer; those that
                    support the same one become `equivalent_ids`
-    unanswerable   the mails that a search finds must hold no answer
+    unanswerable   the mails that a search finds must not give an answer
 
-The cheapest check comes first, and a failed one ends the row. If a call fails, or a reply can't be
-read, the check is "not checked": unsure, and the row stays."""
+The cheapest check comes first; after a failed one the row's others are skipped. If a call fails, or
+a reply can't be read, the check is "not checked": unsure, and the row stays."""
 
 import asyncio
 import datetime as dt
@@ -33,7 +33,7 @@ from art_e.question import Question
 from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
-from data_pipeline.golden.inboxes import added_words, mails_of, new_texts, passages, shown_mails
+from data_pipeline.golden.inboxes import added_words, mails_of, new_texts, passages, prompt_mails
 from evals.judges.claims import CHOICE, YES_NO
 from evals.scored import Judge, limited_gather
 from evals.structured import StructuredModel, UnparseableError, parsed
@@ -41,13 +41,13 @@ from evals.structured import StructuredModel, UnparseableError, parsed
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
 Form = TypeVar("Form", bound=BaseModel)
-Shown = tuple[Email, dict[str, Any]]  # a mail and how a model sees it
+Excerpt = tuple[Email, dict[str, Any]]  # a mail, and what a prompt shows of it
 
 MAX_QUOTED_CHARS = 300  # of a model's text in a reason
 MAX_NEW_ANSWER_CHARS = 300  # a gold answer is a short fact
-MAX_RIVALS = 5  # mails that are read for a question, best first, without copies of gold mails
+MAX_RIVALS = 5  # best hits that are read for a question, copies of gold mails aside
 _MAX_COPIES = 20
-NOT_CHECKED = "not checked: "  # begins the reason of a check that could not be made; a kind follows
+NOT_CHECKED = "not checked: "  # prefix of the reason of a check that failed to run; a kind follows
 
 # ---- The step.
 
@@ -56,8 +56,8 @@ def verify(
     file: InboxFile, golden: GoldenSet, checks: "ModelChecks", *, strict: bool = False,
     concurrency: int, on_row: Callable[[], None] = lambda: None,
 ) -> None:  # fmt: skip
-    """Check every row, `concurrency` at a time: rows that fail are dropped (`strict`: unsure ones
-    too), superseded answers replaced. Raises `UserError` for an inbox that the file lacks."""
+    """Check every row, `concurrency` at a time; drop those that fail (`strict`: unsure ones too),
+    and replace superseded answers. Raises `UserError` for an inbox that the file lacks."""
 
     async def examine(question: Question) -> Outcome:
         return await checks.examine(file.inbox_of(question), question)
@@ -68,9 +68,9 @@ def verify(
         verified = (each for each in checks_of(question).values() if each.step == "verify")
         unsure = [each for each in verified if each.passed is None]
         rows.append((question, fault or (unsure[0] if strict and unsure else None)))
-        for each in unsure:
-            if each.reason.startswith(NOT_CHECKED):
-                unchecked[each.name][each.reason.removeprefix(NOT_CHECKED)] += 1
+        for check in unsure:
+            if check.reason.startswith(NOT_CHECKED):
+                unchecked[check.name][check.reason.removeprefix(NOT_CHECKED)] += 1
     settings = {
         "model": checks.reader.model, "judge": checks.judge.name, "min_realism": checks.min_realism,
         "prompts": {name: digest(prompt_text(__package__, name)) for name in PROMPTS},
@@ -90,7 +90,7 @@ def refuse_own_rows(golden: GoldenSet, model: str) -> None:
 
 
 # ---- The forms of replies. Reasons come first, so that the model thinks first. Docstrings are part
-# of the schema and so of the kept request: a change pays replies again.
+# of the schema and so of the cache key: changing one means paying for the replies again.
 
 
 class Rating(BaseModel):
@@ -144,31 +144,33 @@ _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 def by_date(mails: Iterable[Email]) -> list[Email]:
-    """The mails, oldest first; one without a date counts as the oldest."""
+    """Return the mails, oldest first; one without a date counts as the oldest."""
     return sorted(mails, key=lambda each: (each.date or _LONG_AGO, each.message_id))
 
 
 def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Email]:
     if not keywords:
-        return []  # a search for nothing finds everything
+        return []  # a search without keywords finds everything
     gold_ids = {each.message_id for each in gold}
     hits = inbox.search(keywords, max_results=MAX_RIVALS + len(gold) + _MAX_COPIES)
     return mails_of(inbox, [each.message_id for each in hits if each.message_id not in gold_ids])
 
 
-def _shown(question: Question, mails: Iterable[Email], gold: Collection[Email] = ()) -> list[Shown]:
-    """The mails, oldest first: `gold` whole, of the others the passages near the question in what
-    they add to those before them. A mail that adds nothing is left out."""
-    wanted, in_order = stems(informative_words(question.question)), by_date(mails)
+def _excerpts(
+    question: Question, mails: Iterable[Email], gold: Collection[Email] = ()
+) -> list[Excerpt]:
+    """Return the mails, oldest first: `gold` whole; of each other mail, the passages near the
+    question in the text that earlier mails lack. A mail without new text is left out."""
+    keywords, in_order = stems(informative_words(question.question)), by_date(mails)
     added = zip(in_order, new_texts(mail.body for mail in in_order), strict=True)
-    texts = [mail.body if mail in gold else passages(text, wanted) for mail, text in added]
-    rows = zip(in_order, shown_mails(in_order, texts), texts, strict=True)
+    texts = [mail.body if mail in gold else passages(text, keywords) for mail, text in added]
+    rows = zip(in_order, prompt_mails(in_order, texts), texts, strict=True)
     return [(mail, row) for mail, row, text in rows if added_words(text) or text == mail.body]
 
 
 @lru_cache(maxsize=64)
 def _lines(body: str) -> tuple[str, ...]:
-    """The sentences of a body as their words: without spacing, case and quote marks."""
+    """Return the sentences of a body, without case, punctuation and quote marks."""
     lines = (" ".join(words(each.text)) for each in split_sentences(body) if not each.frame)
     return tuple(filter(None, lines))
 
@@ -176,8 +178,8 @@ def _lines(body: str) -> tuple[str, ...]:
 def with_equivalents(
     question: Question, gold: Iterable[Email], mails: Sequence[Email], known: Iterable[str] = ()
 ) -> Question:
-    """The question with `known` and the ids of those `mails` as equivalent that have a gold mail's
-    sentence nearest to question and answer, and the ones around it: copies, forwards, quotes."""
+    """Return the question with `known` and those `mails` as equivalent that repeat a gold mail's
+    best sentence and its neighbours. Stems of the question score 1, those of the answer 2."""
     about, answer = (stems(words(text or "")) for text in (question.question, question.answer))
     weights, ids = Counter({*about}) + Counter([*{*answer}] * 2), [*question.equivalent_ids, *known]
     bodies = [(mail.message_id, f" {' '.join(words(mail.body))} ") for mail in mails]
@@ -194,7 +196,7 @@ def with_equivalents(
 
 
 class _Result(NamedTuple):
-    """What a check found; `question` is the row if changed, `name` and `by` replace its own."""
+    """A check's result; `question` is the row if changed, `name` and `by` replace the check's."""
 
     passed: bool | None
     reason: str
@@ -215,7 +217,7 @@ class ModelChecks:
     min_realism: float = MIN_REALISM
 
     async def examine(self, inbox: Inbox, question: Question) -> Outcome:
-        """The row after its checks, and the failed one; `inbox` is as of the question's date."""
+        """Return the row after its checks, and the failed one; `inbox` is as of the query date."""
         checks = {"realistic": self._realistic}
         if question.answerable is False:
             checks |= {"unanswerable": self._unanswerable}
@@ -254,13 +256,13 @@ class ModelChecks:
             return _Result(True, f"without mail the answer is another one: {_quoted(read.answer)}")
         reason = f"without mail the answer is {_quoted(read.answer)}: {read.reason}"
         if YES_NO.match(question.question) or CHOICE.search(question.question):
-            # One of two answers is guessed every other time.
+            # A guess between two answers is right half of the time.
             return _Result(None, f"one of two, guessed; {reason}")
         return _Result(False, reason)
 
     async def _answerable(self, inbox: Inbox, question: Question) -> _Result:
         gold = mails_of(inbox, question.message_ids)
-        read = await self._read("read", question, _shown(question, gold, gold))
+        read = await self._read("read", question, _excerpts(question, gold, gold))
         if read.answer is None:
             return _Result(False, f"the cited mails give no answer: {read.reason}")
         passed = await self._is_gold(question, read.answer)
@@ -268,36 +270,36 @@ class ModelChecks:
         return _Result(passed, f"the cited mails give {other}{_quoted(read.answer)}: {read.reason}")
 
     async def _unanswerable(self, inbox: Inbox, question: Question) -> _Result:
-        # Those that the question's words find, or its names and numbers alone.
+        # Search with the question's words, then with its names and numbers alone.
         names, keywords = name_stems(question.question), informative_words(question.question)
         named = [each for each in keywords if stems([each])[0] in names]
         results = (_search(inbox, each, ())[: 2 * MAX_RIVALS] for each in (keywords, named))
         mails = list({mail.message_id: mail for hits in results for mail in hits}.values())
         if not mails:
             return _NO_MAIL
-        read = await self._read("read", question, _shown(question, mails))
+        read = await self._read("read", question, _excerpts(question, mails))
         if read.answer is None:
             return _Result(True, f"{len(mails)} mails found give no answer: {read.reason}")
         return _Result(False, f"the mail found gives {_quoted(read.answer)}: {read.reason}")
 
     async def _unambiguous(self, inbox: Inbox, question: Question) -> _Result:
         gold = mails_of(inbox, question.message_ids)
-        found = _search(inbox, informative_words(question.question), gold)
+        hits = _search(inbox, informative_words(question.question), gold)
         lines = {line for mail in gold for line in _lines(mail.body)}
-        others = [each for each in found if not lines.issuperset(_lines(each.body))][:MAX_RIVALS]
-        if not found:
+        others = [each for each in hits if not lines.issuperset(_lines(each.body))][:MAX_RIVALS]
+        if not hits:
             return _NO_MAIL
         if question.kind in ("count", "multi-mail"):
-            # With the other mails the answer must stay the same.
-            read = await self._read("read", question, _shown(question, [*gold, *others], gold))
+            # The other mails must not change the answer.
+            read = await self._read("read", question, _excerpts(question, [*gold, *others], gold))
             if read.answer is not None and await self._is_gold(question, read.answer):
                 reason = f"with {len(others)} other mails the answer is the same"
-                return _Result(True, reason, with_equivalents(question, gold, found))
+                return _Result(True, reason, with_equivalents(question, gold, hits))
             other = _quoted(read.answer) if read.answer else "none"
             return _Result(False, f"with the other mails, the answer is {other}: {read.reason}")
         claims = await self._claims(question, gold, others)
         while True:
-            # This ends, because the gold mail of each round is newer than the one before.
+            # This ends, because each round's gold mail is newer than the last one's.
             standing = Claim(question.answer or "", tuple(by_date(gold)))
             notes, supporting, replacing, is_sure = list[str](), list[str](), list[Claim](), True
             for claim in claims:
@@ -314,16 +316,16 @@ class ModelChecks:
                     question = replace(question, kind="latest-update")
             if not replacing:
                 reason = "; ".join(notes) or f"{len(others)} mails found support no other answer"
-                question = with_equivalents(question, gold, found, supporting)
+                question = with_equivalents(question, gold, hits, supporting)
                 return _Result(True if is_sure else None, reason, question)
             latest = max(replacing, key=lambda each: each.newest or _LONG_AGO)
-            renewed = await self._renewed(inbox, question, latest)
+            renewed = await self._with_later_answer(inbox, question, latest)
             if not renewed.passed or renewed.question is None:
                 return renewed
             question, gold = renewed.question, by_date(latest.mails)[-1:]
 
-    async def _renewed(self, inbox: Inbox, question: Question, latest: Claim) -> _Result:
-        """The row with a later answer as gold, and whether that can be gold."""
+    async def _with_later_answer(self, inbox: Inbox, question: Question, latest: Claim) -> _Result:
+        """Return the row with a later answer as gold, and whether it passes as gold."""
         name = by_date(latest.mails)[-1].message_id
         later = f"{name} gives a later answer, {_quoted(latest.answer)}"
         if (length := len(latest.answer)) > MAX_NEW_ANSWER_CHARS:
@@ -342,20 +344,21 @@ class ModelChecks:
     async def _claims(
         self, question: Question, gold: Sequence[Email], others: Sequence[Email]
     ) -> list[Claim]:
-        shown = [each for each in _shown(question, [*gold, *others]) if each[0] in others]
-        if not shown:
+        rows = [each for each in _excerpts(question, [*gold, *others]) if each[0] in others]
+        if not rows:
             return []
-        reply = await self._ask("candidates", _request(question, shown), Candidates)
-        named = {row["id"]: mail for mail, row in shown}
+        reply = await self._ask("candidates", _request(question, rows), Candidates)
+        named = {row["id"]: mail for mail, row in rows}
         claims = []
-        for each in reply.answers:
-            if not is_abstention(each.answer):
-                cited = tuple(named[name] for name in dict.fromkeys(each.mails) if name in named)
-                claims.append(Claim(_one_line(each.answer), cited))
+        for candidate in reply.answers:
+            if not is_abstention(candidate.answer):
+                names = dict.fromkeys(candidate.mails)
+                cited = tuple(named[name] for name in names if name in named)
+                claims.append(Claim(_one_line(candidate.answer), cited))
         return claims
 
     async def _settle(self, question: Question, gold: Claim, rival: Claim) -> Settlement:
-        """How an answer stands to the gold one, by the judge, the reader and the dates."""
+        """Return how an answer relates to the gold one, by the judge, the reader and the dates."""
         ids = ", ".join(each.message_id for each in rival.mails)
         answer = _quoted(rival.answer)
         if await self._is_gold(question, rival.answer):
@@ -364,8 +367,8 @@ class ModelChecks:
             reason = f"the reader also gives {answer}, of no mail that it names"
             return Settlement(reason=reason, relation="other_matter")
         mails = (*gold.mails, *rival.mails)
-        wanted = stems(words(f"{question.question} {gold.answer} {rival.answer}"))
-        rows = shown_mails(mails, [passages(mail.body, wanted) for mail in mails])
+        keywords = stems(words(f"{question.question} {gold.answer} {rival.answer}"))
+        rows = prompt_mails(mails, [passages(mail.body, keywords) for mail in mails])
         cut = len(gold.mails)
         data = {
             **_request(question),
@@ -373,8 +376,8 @@ class ModelChecks:
             "rival": {"answer": rival.answer, "mails": rows[cut:]},
         }
         reply = await self._ask("settle", data, Settlement)
-        shown = zip(mails, rows, strict=True)
-        reason, relation = _with_ids(reply.reason, shown), reply.relation
+        pairs = zip(mails, rows, strict=True)
+        reason, relation = _with_ids(reply.reason, pairs), reply.relation
         # Only an answer with a newer mail replaces another one.
         if relation in ("gold_replaced", "rival_replaced"):
             in_order = (gold, rival) if relation == "gold_replaced" else (rival, gold)
@@ -387,27 +390,26 @@ class ModelChecks:
     async def _is_gold(self, question: Question, answer: str) -> bool:
         verdict = await self.judge.judge(question, answer)
         if verdict.correct is None:
-            # As the reason of an `LlmJudge` begins if the limit forbade the call.
+            # So begins the reason of an `LlmJudge` if the cost limit forbade the call.
             is_over = verdict.reason.startswith("failed: budget:")
             raise PolicyError("budget" if is_over else "judge", verdict.reason)
         return verdict.correct
 
-    async def _read(self, prompt: str, question: Question, shown: Sequence[Shown] = ()) -> Reading:
-        """The reader's answer on one line, uncut, and its reason with message ids."""
-        reply = await self._ask(prompt, _request(question, shown), Reading)
+    async def _read(self, prompt: str, row: Question, mails: Sequence[Excerpt] = ()) -> Reading:
+        reply = await self._ask(prompt, _request(row, mails), Reading)
         answer = None if is_abstention(reply.answer) else _one_line(reply.answer or "")
-        return Reading(reason=_with_ids(reply.reason, shown), answer=answer)
+        return Reading(reason=_with_ids(reply.reason, mails), answer=answer)
 
     async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         text = prompt_text(__package__, prompt)
         return await self.reader.read(text, data, form, lambda reply: parsed(reply, form))
 
 
-def _request(question: Question, shown: Sequence[Shown] = ()) -> dict[str, Any]:
+def _request(question: Question, mails: Sequence[Excerpt] = ()) -> dict[str, Any]:
     day = question.query_date
     asked_on = None if day is None else day.isoformat()
     data = {"question": question.question, "asked_on": asked_on, "inbox": question.inbox_address}
-    return {**data, "mails": [row for _, row in shown]} if shown else data
+    return {**data, "mails": [row for _, row in mails]} if mails else data
 
 
 def _one_line(text: str) -> str:
@@ -418,8 +420,8 @@ def _quoted(text: str) -> str:
     return repr(cut_line(text, MAX_QUOTED_CHARS))
 
 
-def _with_ids(reason: str, shown: Iterable[Shown]) -> str:
-    """The reason, cut, with message ids in place of handles."""
-    ids = {row["id"]: mail.message_id for mail, row in shown}
+def _with_ids(reason: str, mails: Iterable[Excerpt]) -> str:
+
+    ids = {row["id"]: mail.message_id for mail, row in mails}
     text = cut_line(reason, MAX_QUOTED_CHARS)
     return re.sub(r"\bm\d+\b", lambda match: ids.get(match[0], match[0]), text)

@@ -234,7 +234,7 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     with spool.alone(box.db):
         for command in (("sync",), ("ingest", other, "--replace")):
             assert f"accounts of {box.db} are being read already" in the_error(art_e(*command))
-    assert "art-e sync renews it" in the_error(art_e("ingest", box.url))
+    assert "art-e sync updates it" in the_error(art_e("ingest", box.url))
     assert "art-e sync replaces all mail" in the_error(art_e("ingest", other, "--append"))
     # A sync makes up for an ingest that was interrupted.
     box.put([3])

@@ -325,7 +325,7 @@ def test_only_inboxes_are_replaced_and_links_stay(art_e: Run, eml: Path, tmp_pat
     assert precious.read_text() == "From ann\n" * 100
     assert "folder" in the_error(art_e("ingest", eml, "--db", tmp_path))
     os.mkfifo(tmp_path / "pipe")  # a device is refused alike, but who tests as root would lose it
-    assert "is no file" in the_error(art_e("ingest", eml, "--db", tmp_path / "pipe"))
+    assert "is not a regular file" in the_error(art_e("ingest", eml, "--db", tmp_path / "pipe"))
     assert (tmp_path / "pipe").is_fifo()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "real.duckdb")
@@ -336,7 +336,7 @@ def test_only_inboxes_are_replaced_and_links_stay(art_e: Run, eml: Path, tmp_pat
             assert file.counts["read"] == 4
     # Nor is mail replaced silently.
     error = the_error(art_e("ingest", eml, "--db", link))
-    assert "is an inbox file already: --append adds to it, --replace makes it anew" in error
+    assert "is an inbox file already: --append adds to it, --replace rebuilds it" in error
     assert "--append and --replace" in the_error(art_e("ingest", eml, "--append", "--replace"))
 
 
@@ -499,7 +499,7 @@ def test_shipped_questions_fit_the_archive(real_file: InboxFile, name: str, coun
     # Two of the writer's batches may ask for one fact.
     assert {each.check for each in golden.rejected} <= {"duplicate"} and len(golden.rejected) <= 10
     before = len(golden.questions)
-    split(real_file, golden, seed=0, wanted=Counts())
+    split(real_file, golden, seed=0, targets=Counts())
     assert len(golden.questions) >= before - 5
 
 

@@ -14,7 +14,7 @@ from art_e.inbox.file import InboxFile
 from art_e.question import load_questions, read_rows
 from art_e.text import visible
 from data_pipeline.golden.exchange import import_rows
-from data_pipeline.golden.golden_set import GoldenSet, held
+from data_pipeline.golden.golden_set import GoldenSet, locked_set
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import files_of, make_inbox, raw, table, table_rows, write_lines
@@ -62,11 +62,11 @@ def test_steps_count_and_name_the_next(art_e: Run, db: Path, golden: Path, tmp_p
     assert "dropped: leak-test-inbox" in split.stdout
     # A rerun takes later steps back, and another bound starts from the rows before.
     anew = art_e("golden", "filter", *at, "--min-realism", 0.6)
-    assert "filter was run again; so must be: split" in anew.stderr
+    assert "filter was run again; run again, too: split" in anew.stderr
     assert "3 kept" in anew.stdout
     shown = art_e("golden", "stats", golden)
     assert "3 rows, 0 rejected" in shown.stdout
-    with held(golden):
+    with locked_set(golden):
         assert "another process works on" in the_error(art_e("golden", "filter", *at))
         # Reading needs no lock.
         assert art_e("golden", "stats", golden).stdout == shown.stdout

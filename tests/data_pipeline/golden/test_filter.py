@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from art_e.question import Question
 from data_pipeline.golden import filtering as rules
-from data_pipeline.golden.filtering import agreeing, duplicates, mention_of
+from data_pipeline.golden.filtering import duplicates, mention_pattern, normalized
 from data_pipeline.golden.inboxes import Cited
 from tests.builders import table_rows
 
 ADDRESS = "vince.kaminski@enron.com"
-VINCE = mention_of(ADDRESS, {("vince", "kaminski")})
+VINCE = mention_pattern(ADDRESS, {("vince", "kaminski")})
 ID = "<1.2@x>"
 
 
@@ -40,7 +40,7 @@ def test_the_language_of_the_mail(case: list[str]) -> None:
 @given(st.text(), st.text())
 def test_rules_take_any_text(question: str, answer: str) -> None:
     seen = dataclasses.replace(FACTS, bodies=(question, ENGLISH))
-    assert [each.name for each in rules.checked(row(question, answer), seen)] == list(rules.RULES)
+    assert [each.name for each in rules.check_all(row(question, answer), seen)] == list(rules.RULES)
 
 
 # Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
@@ -57,7 +57,7 @@ def test_fields_that_disagree_are_agreeing() -> None:
     cited["m9"] = Cited(None, "is not in the inbox file")
 
     def after(**fields: Any) -> Question:
-        return agreeing(row(**fields), cited)
+        return normalized(row(**fields), cited)
 
     assert after(message_ids=(ID, "m9", "<2@x>")).message_ids == ("<kept@x>", "m9")
     assert after(kind="multi-mail").kind == after().kind == "lookup"

@@ -14,7 +14,7 @@ from typer.testing import Result
 from art_e.question import Question
 from data_pipeline.golden import review
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
-from data_pipeline.golden.review import KEYS, ReviewSample, drawn, read_reviews
+from data_pipeline.golden.review import KEYS, ReviewSample, read_reviews, sample_rows
 from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe
 from tests.golden import set_of
 from tests.processes import at_terminal, press_keys
@@ -52,12 +52,12 @@ def test_a_row_that_changed_since_is_stale_and_one_checked_again_is_not() -> Non
 @given(st.sets(st.integers(0, 60), min_size=2), st.integers(0, 5), st.randoms())
 def test_a_sample_is_stable(ids: set[int], seed: int, random: Any) -> None:
     rows = [row(number) for number in sorted(ids)]
-    whole = drawn(rows, ReviewSample(len(rows), seed))
+    whole = sample_rows(rows, ReviewSample(len(rows), seed))
     assert sorted(each.id for each in whole) == sorted(each.id for each in rows)
     # A smaller sample begins it, and rows that go move no others.
-    assert drawn(rows, ReviewSample(1, seed)) == whole[:1]
+    assert sample_rows(rows, ReviewSample(1, seed)) == whole[:1]
     left = [each for each in random.sample(rows, len(rows)) if each != whole[1]]
-    assert drawn(left, ReviewSample(len(rows), seed)) == [whole[0], *whole[2:]]
+    assert sample_rows(left, ReviewSample(len(rows), seed)) == [whole[0], *whole[2:]]
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def run_review(art_e: Run, folder: Path, db: Path) -> RunReview:
 def shown(folder: Path) -> list[str]:
     """The ids in the order in which they are shown by default."""
     questions = GoldenSet.load(folder, "review").questions
-    return [each.id for each in drawn(questions, ReviewSample())]
+    return [each.id for each in sample_rows(questions, ReviewSample())]
 
 
 def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: Path) -> None:

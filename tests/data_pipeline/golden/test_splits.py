@@ -78,8 +78,8 @@ def mails_of_threads(draw: st.DrawFn) -> list[Mail]:
 
 @given(mails_of_threads(), st.integers(1, 12), st.integers())
 def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed: int) -> None:
-    batches = generate.draw(drawn_of, count, Random(seed))
-    assert batches == generate.draw(drawn_of, count, Random(seed))
+    batches = generate.draw_mails(drawn_of, count, Random(seed))
+    assert batches == generate.draw_mails(drawn_of, count, Random(seed))
     assert len(batches) <= count
     contents = [mail.content for batch in batches for mail in batch]
     assert len(contents) == len(set(contents))
@@ -161,7 +161,7 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
     draws.shuffle(shuffled.questions)
     # In another order: the same.
     for each in (golden, shuffled):
-        split(copies.file, each, seed=seed, wanted=Counts())
+        split(copies.file, each, seed=seed, targets=Counts())
     assert golden == shuffled
     # What was dropped had a leak, and test lost nothing.
     dropped = [Question.from_row(each.row) for each in golden.rejected]
