@@ -108,7 +108,7 @@ def ingest(
         return Rules() if no_filter else with_fields(default_rules(name), **limits)
 
     # A sync that is still running would replace the file.
-    with spool.alone(path) if follows and not accounts else contextlib.nullcontext():
+    with spool.locked_accounts(path) if follows and not accounts else contextlib.nullcontext():
         report, questions = read_sources(
             sources, path, source_format, rules, owner=owner, append=append, limit=limit
         )
@@ -444,7 +444,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
         output.note(f"making a sample inbox of {SIZE:,} mails, once")
         return messages(config)
 
-    db = build.made_up_file(f"{__version__}/{world}", mails)
+    db = build.synthetic_file(f"{__version__}/{world}", mails)
     output.note(OFFLINE_NOTE)
     with InboxFile(db) as file:
         opened = file.inbox_of(question)

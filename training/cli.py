@@ -24,7 +24,7 @@ from art_e.models import checkpoint as checkpoints
 from art_e.publish import Own, is_hub_id, public_name, template
 from art_e.question import Question, Split, load_questions
 from art_e.storage import default_golden, partial_of, runs_folder, write_whole
-from data_pipeline.ingest.build import made_up_file
+from data_pipeline.ingest.build import synthetic_file
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.scored import check_questions
@@ -162,7 +162,7 @@ def load_material(data: Data, split: Split) -> Material:
     if data.worlds is not None and data.has_worlds(split):
         configs = _configs(data.worlds, split)
         key = json.dumps([dataclasses.astuple(each) for each in configs])
-        file = InboxFile(made_up_file(key, lambda: chain.from_iterable(map(messages, configs))))
+        file = InboxFile(synthetic_file(key, lambda: chain.from_iterable(map(messages, configs))))
         questions = [each.question for each in _planted(data.worlds, split)]
     else:
         file = InboxFile(data.inbox_file)

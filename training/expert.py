@@ -21,7 +21,7 @@ from art_e.offline import NOTHING
 from art_e.runs import find_run
 from art_e.storage import runs_folder
 from art_e.trajectory import exchanges
-from data_pipeline.ingest.batch import spread
+from data_pipeline.ingest.batch import map_in_workers
 from data_pipeline.synthetic.stage import Planted
 from evals.scored import HELD_OUT, Scored, load_run
 from training.recipe import Noise, Part, Recipe
@@ -150,7 +150,7 @@ def expert_conversations(
     by_inbox = sorted(planted, key=lambda each: each.question.inbox_address)
     play = partial(_play, path, form, noise, seed)
     if len(planted) > _AT_ONCE:
-        parts = spread(play, iter(in_groups(by_inbox, _AT_ONCE)))
+        parts = map_in_workers(play, iter(in_groups(by_inbox, _AT_ONCE)))
         played = dict(itertools.chain.from_iterable(part for _, part in parts))
     else:
         played = dict(play(by_inbox))

@@ -1,1 +1,1 @@
-"""Fetches the mail of IMAP accounts: signs in, reads, and keeps an inbox file in step."""
+"""Fetches the mail of IMAP accounts: signs in, reads, and keeps an inbox file in sync."""

@@ -1,7 +1,7 @@
 """An IMAP account: its address and password, and a connection that reads it.
 
-Nothing on the server ever changes. What it answers has bounds in bytes and time, and nothing that
-is shown of it holds the password."""
+It never changes anything on the server. Answers have limits in bytes and time, and what is shown of
+them doesn't hold the password."""
 
 import base64
 import collections
@@ -34,12 +34,12 @@ from data_pipeline.ingest.labels import of_imap, words_of
 from data_pipeline.ingest.records import LARGEST_MESSAGE
 
 PASSWORD = "ART_E_IMAP_PASSWORD"
-_SIGN_S = 30.0  # between signs of life
-# For each command; a second more for each 4 kB of its answer, and an hour at most.
+_SIGN_S = 30.0  # between progress notes
+# Per command; a second more for each 4 kB of its answer, and an hour at most.
 _TIMEOUT_S, _SLOWEST, _LONGEST_S = 60.0, 4_000, 3_600.0
 # Bytes of an answer, of a list of a million messages, of a batch, of a line; each counts 64 more.
 _ANSWER, _LISTING, _BATCH, _LINE = 16_000_000, 256_000_000, 128_000_000, 1_000_000
-# What imaplib and we raise over an answer in another form.
+# Errors of imaplib and of this module for a malformed answer.
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _UNEXPECTED = re.compile(r"unexpected (?:tagged )?response: b")
 # Errors of this machine that name no file.
@@ -50,7 +50,7 @@ _ADDRESS = re.compile(r"(imaps?)://([^:/]+)@([\w.-]+)(?::(\d{1,5}))?/?")
 
 
 class Account(NamedTuple):
-    """An account; its text is the `imaps://user@host:port` that names it."""
+    """An account; `str` returns its address, `imaps://user@host:port`."""
 
     scheme: str
     user: str
@@ -59,7 +59,7 @@ class Account(NamedTuple):
 
     @classmethod
     def of(cls, address: str) -> "Account":
-        """The account of an address, which no error repeats: it may hold a password."""
+        """Return the account of an address. Errors don't repeat it, as it may hold a password."""
         match = _ADDRESS.fullmatch(address)
         if match is None or int(match[4] or 0) > 65_535:
             form = "imaps://user@host or imaps://user@host:port, without a password"
@@ -89,7 +89,7 @@ class Account(NamedTuple):
         if (grant := grant_in(self.grant_file)) is not None:
             return grant
         if self.provider is not None and self.provider.device_url:
-            why = f"{self.host} takes no password, as all of Microsoft's, but OAuth"
+            why = f"{self.host} takes no password, only OAuth, like all of Microsoft"
             fix = f"art-e login {self} --client-id ID (docs/inbox.md says where you get an id)"
             raise UserError(f"{why}: {fix}")
         with contextlib.suppress(ImportError):
@@ -108,19 +108,19 @@ class Account(NamedTuple):
         raise UserError(f"{why}: set {PASSWORD}, or keep it with {keep}")
 
 
-# ---- A connection, which reads what was asked for and not for longer than that takes.
+# ---- A connection with limits on the bytes and the time of an answer.
 
 
 class Listed(NamedTuple):
     """A folder that the server lists."""
 
     key: str  # the name on the wire
-    name: str  # in words with "/" between
+    name: str  # decoded, with "/" as separator
     attributes: frozenset[str]
 
 
 class Marks(NamedTuple):
-    """What a folder's list says of a message."""
+    """The fields of a message in the list of a folder."""
 
     labels: tuple[str, ...]
     thread: str  # Gmail's
@@ -128,13 +128,13 @@ class Marks(NamedTuple):
 
 
 class Wire(imaplib.IMAP4):
-    """A connection, signed in, and what is read over it."""
+    """A connection to an account, and what is read over it."""
 
     _query = "(UID FLAGS RFC822.SIZE)"
 
     def __init__(self, account: Account, password: str) -> None:
         self.account, self.password, self.context = account, password, ssl.create_default_context()
-        # TLS makes another socket, for which nothing is read ahead.
+        # STARTTLS makes another socket, with its own buffer.
         self._files: dict[socket.socket, BufferedReader]
         self._files = collections.defaultdict(lambda: buffered(self._receive))
         self._bytes, self._sign = 0, time.monotonic() + _SIGN_S
@@ -155,7 +155,7 @@ class Wire(imaplib.IMAP4):
             self.starttls(self.context)
         if is_token:
             bearer = f"user={user}\1auth=Bearer {password}\1\1".encode()
-            # A server that refuses says why first, and wants an answer to that.
+            # A server that refuses sends its reason first, and expects an answer to it.
             self.authenticate("XOAUTH2", lambda reason: b"" if reason else bearer)
         elif "AUTH=PLAIN" in self.capabilities:
             self.authenticate("PLAIN", lambda _: f"\0{user}\0{password}".encode())
@@ -163,7 +163,7 @@ class Wire(imaplib.IMAP4):
             self.login(_quoted(user.encode()).decode(), password)
 
     def _expect(self, limit: int) -> None:
-        """Begin a command with an answer of at most `limit` bytes."""
+        """Start a command with an answer of at most `limit` bytes."""
         self.untagged_responses = {}
         self._left, self._since, self._before = limit, time.monotonic(), self._bytes
 
@@ -202,7 +202,7 @@ class Wire(imaplib.IMAP4):
     def _ask(
         self, command: Callable[..., tuple[str, list[Any]]], *args: Any, limit: int = _ANSWER
     ) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Yield each response: its text, with "{size}" where its literals stood, and these."""
+        """Yield the text of each response, with "{size}" for each literal, and the literals."""
         self._expect(limit)
         kind, items = command(*args)
         if kind != "OK":
@@ -217,12 +217,12 @@ class Wire(imaplib.IMAP4):
                 texts, literals = [], []
 
     def folders(self) -> list[Listed]:
-        """Return the folders that can be opened, at Gmail those that hold all mail."""
+        """Return the folders that can be opened; at Gmail only those that hold all mail."""
         listed = []
         for text, literals in self._ask(self.list):
             match = _LIST.fullmatch(text)
             name = next(_strings(match[3], literals), b"") if match else b""
-            # A name with a line's end can be in no command.
+            # A name with a line end can't be sent in a command.
             if match is None or not name or re.search(rb"[\r\n\0]", name):
                 continue
             attributes = frozenset(match[1].decode("latin-1").lower().split())
@@ -236,7 +236,7 @@ class Wire(imaplib.IMAP4):
         return listed
 
     def contents(self, folder: Listed) -> tuple[int, dict[int, Marks]]:
-        """Open a folder, read-only. Return its UIDVALIDITY, and its messages by their UIDs."""
+        """Open a folder read-only; return its UIDVALIDITY, and its messages by UID."""
         name, listed = _quoted(folder.key.encode("latin-1")), dict[int, Marks]()
         count, _ = next(self._ask(self.select, name, True), (b"0", []))  # EXAMINE
         validity = _number(self.response("UIDVALIDITY")[1][0] or b"0")
@@ -245,7 +245,7 @@ class Wire(imaplib.IMAP4):
         for text, literals in fetch if _number(count) else ():
             plain = _LABELS.sub(b"", text)
             if b"RFC822.SIZE" not in plain:
-                continue  # the server's word on a change meanwhile
+                continue  # an unsolicited response about a change
             fields = _fields(plain)
             gmail = map(_decoded, _strings(b" ".join(_LABELS.findall(text)), literals))
             uid, flags = _number(fields["UID"], 1), fields["FLAGS"].strip("()").lower().split()
@@ -255,7 +255,7 @@ class Wire(imaplib.IMAP4):
         return validity, listed
 
     def messages(self, uids: Sequence[int]) -> Iterator[tuple[int, bytes, dt.datetime | None]]:
-        """Yield messages of the open folder, cut as sources do, with UIDs and dates of arrival."""
+        """Yield UID, bytes (cut if too large) and arrival date of messages in the open folder."""
         query = f"(UID INTERNALDATE BODY.PEEK[]<0.{LARGEST_MESSAGE + 1}>)"
         listed = ",".join(map(str, uids))
         try:
@@ -264,23 +264,24 @@ class Wire(imaplib.IMAP4):
             raise
         except imaplib.IMAP4.error as error:
             if len(uids) == 1:
-                note(f"a message can't be fetched and is left out ({shown(error, self.password)})")
+                why = censored(error, self.password)
+                note(f"a message can't be fetched and is left out ({why})")
                 return
-            for uid in uids:  # a bad one fails all of its batch
+            for uid in uids:  # one bad message fails its whole batch
                 yield from self.messages([uid])
             return
         for text, literals in responses:
             fields = _fields(text)
             uid = _number(fields.get("UID", "0"))
             if uid in uids and b"BODY[" in text:
-                # Some servers send others of theirs as literals, too.
+                # Some servers send other fields as literals, too.
                 before = len(re.findall(rb"\{\d+\}", text.partition(b"BODY[")[0]))
                 received = parse_date(fields.get("INTERNALDATE", "").strip('"'))
                 yield uid, b"".join(literals[before : before + 1]), received
 
 
-def shown(words: object, password: str) -> str:
-    """Return what a server says, unless it has 8 characters of the password, in any usual code."""
+def censored(words: object, password: str) -> str:
+    """Return a server's words, unless they hold 8 characters of the password in any usual code."""
     secret = password.encode()
     codes = [password, repr(secret)[2:-1], secret.hex(), quote(password, safe="")]
     codes += [base64.b64encode(bytes(before) + secret).decode() for before in range(3)]
@@ -291,7 +292,7 @@ def shown(words: object, password: str) -> str:
 
 @contextlib.contextmanager
 def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
-    """Open an account. Raises `ConnectionError` if another try may go on, else `UserError`."""
+    """Open an account. Raises `ConnectionError` if a retry may help, else `UserError`."""
     grant = secret if isinstance(secret, Grant) else None
     password = grant.access_token(account.grant_file, str(account)) if grant else str(secret)
     imap = None
@@ -314,23 +315,23 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
             raise RejectedError(f"{account} rejects the {what}") from None
         odd = isinstance(error, _NONSENSE) or _UNEXPECTED.search(str(error)) is not None
         if odd or not cut:
-            what = "answers what no IMAP server does" if odd else "refuses"
-            fault = f"{account} {what} ({shown(error, password)})"
+            what = "does not answer like an IMAP server" if odd else "refuses"
+            fault = f"{account} {what} ({censored(error, password)})"
             fix = f"check its name and that {account.port} is its port for IMAP, or try again later"
             raise UserError(f"{fault}: {fix}") from None
-        # What imaplib says holds pieces of mail.
+        # The messages of imaplib hold pieces of mail.
         why = error.strerror or str(error) if isinstance(error, OSError) else "it was closed"
         raise ConnectionError(why) from None
     finally:
-        # Without LOGOUT, which waits for what is still on its way.
+        # Without LOGOUT, which would wait for data on its way.
         with contextlib.suppress(OSError):
             if imap is not None:
                 imap.shutdown()
 
 
-# ---- The wire, as far as imaplib leaves it to us.
+# ---- Parts of the protocol that imaplib doesn't parse.
 
-# What is begun and not closed goes to the end: to fail and begin again takes quadratic time.
+# Unclosed lists and strings match to the end of the text: backtracking would take quadratic time.
 _LIST = re.compile(rb'\(([^)]*)\) (?:NIL|"(\\?[^"])") (.+)', re.DOTALL)
 _FIELD = re.compile(rb'[ (]([A-Z][A-Z0-9.-]++) (\([^)]*+\)?|"[^"]*+"?|\d++(?![^ )]))')
 _LABELS = re.compile(rb'X-GM-LABELS \(((?:"(?:[^"\\]++|\\.?)*+"?|[^")]++)*+)\)?', re.DOTALL)
@@ -338,19 +339,19 @@ _STRING = re.compile(rb'"((?:[^"\\]++|\\.?)*+)"?|(\{\d+\})|([^\s()"]++)', re.DOT
 
 
 def _number(digits: bytes | str, least: int = 0) -> int:
-    """A number of the protocol, which has 32 bits (RFC 3501)."""
+    """Return a number of the protocol, which has 32 bits (RFC 3501)."""
     if len(digits) > 10 or not digits.isdigit() or not least <= int(digits) < 2**32:
-        raise ValueError(f"no number: {digits[:20]!r}")
+        raise ValueError(f"not a number: {digits[:20]!r}")
     return int(digits)
 
 
 def _fields(text: bytes) -> dict[str, str]:
-    """The fields of a FETCH that are numbers, lists or quoted."""
+    """Return the fields of a FETCH response that are numbers, lists or quoted."""
     return {name.decode(): value.decode("latin-1") for name, value in _FIELD.findall(text)}
 
 
 def _strings(text: bytes, literals: Sequence[bytes]) -> Iterator[bytes]:
-    """The strings in a response: quoted, literal or bare."""
+    """Yield the strings in a response: quoted, literal or bare."""
     left = iter(literals)
     for quoted, literal, bare in _STRING.findall(text):
         yield next(left, b"") if literal else bare or re.sub(rb"\\(.)", rb"\1", quoted)
@@ -361,5 +362,5 @@ def _quoted(name: bytes) -> bytes:
 
 
 def _decoded(name: bytes) -> str:
-    """A name in words."""
+
     return words_of(name.decode("utf-8", "replace"))

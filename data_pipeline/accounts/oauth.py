@@ -2,7 +2,7 @@
 
 Microsoft and others show a code to enter on their page (RFC 8628). Google has no such code for
 mail: its page leads to an address of this machine, which the user pastes (RFC 8252). The refresh
-token is kept in a file of ART_E_HOME and buys an access token for each connection."""
+token is stored in a file in ART_E_HOME and exchanged for an access token for each connection."""
 
 import base64
 import hashlib
@@ -35,11 +35,11 @@ REJECTED: dict[str, str] = _TABLES["rejected"]
 
 
 class RejectedError(UserError):
-    """The server takes neither the password nor the token: another try changes nothing."""
+    """The server rejects the password or token, so that a retry doesn't help."""
 
 
 class Grant(BaseModel):
-    """Where an account signs in, as which program, and its token. `page_url` is for a browser."""
+    """An account's sign-in: endpoints (`page_url` for a browser), client and refresh token."""
 
     page_url: str = ""
     device_url: str = ""
@@ -50,14 +50,14 @@ class Grant(BaseModel):
     refresh_token: str = ""
 
     def ask(self, **fields: str) -> dict[str, Any]:
-        """Return the answer of the token endpoint; keep a new refresh token of it."""
+        """Return the answer of the token endpoint, and take over a new refresh token."""
         client = self.model_dump(include={"client_id", "client_secret"}, exclude_defaults=True)
         reply = _post(self.token_url, {**client, **fields})
         self.refresh_token = str(reply.get("refresh_token") or self.refresh_token)
         return reply
 
     def access_token(self, file: Path, account: str) -> str:
-        """Return a new access token, and keep what the next one takes."""
+        """Return a new access token; store a new refresh token in `file`."""
         old = self.refresh_token
         reply = self.ask(grant_type="refresh_token", refresh_token=old, scope=self.scope)
         if not isinstance(token := reply.get("access_token"), str) or not token:
@@ -75,7 +75,7 @@ PROVIDERS = {host: Grant(**fields) for host, fields in _TABLES["providers"].item
 
 
 def grant_in(file: Path) -> Grant | None:
-    """Return what is kept of an account, if it has signed in."""
+    """Return the stored sign-in of an account, if any."""
     try:
         return Grant.model_validate_json(file.read_bytes())
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def grant_in(file: Path) -> Grant | None:
 
 
 def sign_in(grant: Grant, file: Path) -> None:
-    """Have a person sign in, and keep the refresh token in `file`."""
+    """Ask the user to sign in, and store the refresh token in `file`."""
     reply = _by_code(grant) if grant.device_url else _by_page(grant)
     if not grant.refresh_token:
         fix = _FIXES.get(str(reply.get("error")), "try again later, or with another scope")
@@ -136,14 +136,14 @@ def _host(url: str) -> str:
 
 
 def _refusal(url: str, reply: dict[str, Any]) -> str:
-    """Return what is wrong in the server's fixed words; its others may repeat a token."""
+    """Describe a refusal in the server's fixed words; its others may repeat a token."""
     known = [error for error in _FIXES if error == reply.get("error")]
     known += re.findall(r"AADSTS\d{4,9}", str(reply.get("error_description")))
     return f"{_host(url)} refuses ({', '.join(known) or 'without a reason'})"
 
 
 def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
-    """Return the answer to a form, whose fields no error repeats."""
+    """Return the answer to a form; errors don't repeat its fields."""
     import httpx
 
     host = _host(url)
@@ -157,6 +157,6 @@ def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
             why = type(error).__name__
             raise UserError(f"no answer from {host} ({why}): check the network") from None
         except ValidationError:
-            what = f"{host} answers what no OAuth server does (HTTP {answer.status_code})"
+            what = f"{host} does not answer like an OAuth server (HTTP {answer.status_code})"
             raise UserError(f"{what}: check its address, or try again later") from None
-    raise UserError(f"{host} leads to another address, which gets no token: check it")
+    raise UserError(f"{host} redirects to another address, which gets no token: check it")

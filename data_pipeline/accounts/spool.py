@@ -1,11 +1,11 @@
-"""Keeps a spool in step with an account, and beside each inbox file which accounts it follows.
+"""Keeps a spool in sync with an account, and next to each inbox file the accounts that it follows.
 
     ART_E_HOME/imap/<account>/<folder>-<UIDVALIDITY>/<UID>    a message as the server sent it
-    <inbox file>.sync.json                                    the messages there are, and labels
+    <inbox file>.sync.json                                    the account's messages and labels
 
-A file's name stands for one message for ever (RFC 3501), so only what the spool lacks is fetched.
-The state is written when all is there, then what the server no longer has leaves the spool: after
-a cut or a kill at any point the next time goes on from there."""
+A file's name identifies one message for ever (RFC 3501), so only missing files are fetched. The
+state is written when all are there; then messages that the server no longer has are deleted. After
+an interruption at any point the next run continues from there."""
 
 import datetime as dt
 import imaplib
@@ -24,12 +24,12 @@ from art_e.cli.output import note, plural, progress
 from art_e.errors import UserError
 from art_e.storage import locked, partial_of, write_whole
 from art_e.text import digest
-from data_pipeline.accounts.imap import Account, Listed, Wire, connection, shown
+from data_pipeline.accounts.imap import Account, Listed, Wire, censored, connection
 from data_pipeline.ingest.archives import head_of, regular_files
 from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
 
-WAITS_S = (1.0, 5.0, 20.0)  # seconds before a connection that was cut is opened again
-_BATCH_BYTES = 1_000_000  # what a cut may lose, as a batch comes whole; at most 100 mails
+WAITS_S = (1.0, 5.0, 20.0)  # seconds before a lost connection is opened again
+_BATCH_BYTES = 1_000_000  # a lost connection loses the current batch; at most 100 mails
 
 Errors = dict[Account, UserError]
 Outcome = tuple[Counter[str], Errors]
@@ -50,7 +50,7 @@ _STATES = TypeAdapter(list[State])
 
 
 def state_file(db: Path) -> Path:
-    """Return the file beside an inbox file that says which accounts it follows."""
+    """Return the file next to an inbox file that says which accounts it follows."""
     return db.with_name(f"{db.name}.sync.json")
 
 
@@ -69,8 +69,8 @@ def _save_states(db: Path, states: Collection[State]) -> None:
     write_whole(state_file(db), _STATES.dump_json(list(states)).decode())
 
 
-def alone(db: Path) -> AbstractContextManager[None]:
-    """Keep out other processes that read the accounts of an inbox file."""
+def locked_accounts(db: Path) -> AbstractContextManager[None]:
+    """Keep other processes from reading the accounts of an inbox file."""
     db.parent.mkdir(parents=True, exist_ok=True)
     busy = f"the accounts of {db} are being read already; wait for it to end"
     return locked(state_file(db).with_suffix(".lock"), busy)
@@ -78,7 +78,7 @@ def alone(db: Path) -> AbstractContextManager[None]:
 
 def read(db: Path) -> Iterator[RawMessage]:
     """Yield the messages of all accounts that an inbox file follows."""
-    with alone(db):
+    with locked_accounts(db):
         for state in load_states(db):
             for name, (source, labels, thread) in state.messages.items():
                 file = Account.of(state.account).spool / name
@@ -88,11 +88,11 @@ def read(db: Path) -> Iterator[RawMessage]:
 
 
 def follow(owners: Mapping[Account, str], db: Path, *, no_others: bool = False) -> Outcome:
-    """Bring the spool, and the state beside an inbox file, to what accounts hold; `owners` are new
-    owners, "" for the old. With `no_others` the file follows only these, if one can be read. Return
-    how many messages are new, changed and deleted, and why accounts can't be read."""
+    """Update the spool, and the state next to an inbox file. `owners` are the accounts with a new
+    owner, "" for the old one. With `no_others` the file follows only these, if one can be read.
+    Return the numbers of new, changed and deleted messages, and why accounts can't be read."""
     changes, errors = Counter[str](), Errors()
-    with alone(db):
+    with locked_accounts(db):
         for account, owner in owners.items():
             try:
                 changes.update(_follow(account, db, owner))
@@ -114,7 +114,7 @@ def _follow(account: Account, db: Path, owner: str) -> dict[str, int]:
         new = State(account=old.account, owner=owner or old.owner, messages=now)
         if new != old or not now:
             _save_states(db, {**states, old.account: new}.values())
-        # With what a cut left half written.
+        # This includes files that an interrupted run left half written.
         for file in regular_files(account.spool):
             if f"{file.parent.name}/{file.name}" not in now:
                 file.unlink()
@@ -124,13 +124,13 @@ def _follow(account: Account, db: Path, owner: str) -> dict[str, int]:
 
 
 def _read_account(account: Account, old: Messages) -> Messages:
-    """Return its messages, over as many connections as it takes while each brings something."""
+    """Return the account's messages; reconnect as long as each connection brings something."""
     folders = dict[str, Messages]()
 
     def have() -> int:
         return len(folders) + sum(1 for _ in regular_files(account.spool))
 
-    # In the lock: a sign-in may give out a new token each time, and end if an old one comes again.
+    # Inside the lock: a provider may issue a new token each time, and reject a reused old one.
     secret, waits = account.secret(), iter(WAITS_S)
     while True:
         before = have()
@@ -146,23 +146,23 @@ def _read_account(account: Account, old: Messages) -> Messages:
             if (wait := next(waits, None)) is None:
                 why = f"no connection to {account} ({error}): what was fetched is kept"
                 raise UserError(f"{why}, and the same command goes on from there") from None
-            note(f"the connection to {account.host} is cut ({error}); again in {wait:.0f} s")
+            note(f"the connection to {account.host} is cut ({error}); retrying in {wait:.0f} s")
             time.sleep(wait)
 
 
 def _read_folder(imap: Wire, spool: Path, folder: Listed, old: Messages) -> Messages:
-    """The folder's messages, after those that the spool lacks were fetched."""
-    name = shown(folder.name, imap.password)
+    """Fetch the folder's messages that the spool lacks, and return all of them."""
+    name = censored(folder.name, imap.password)
     try:
         validity, listed = imap.contents(folder)
     except imaplib.IMAP4.abort:
         raise
     except imaplib.IMAP4.error as error:
-        note(f"{name} can't be read ({shown(error, imap.password)}); it stays as it was")
+        note(f"{name} can't be read ({censored(error, imap.password)}); it stays as it was")
         return {file: each for file, each in old.items() if file.startswith(digest(folder.key))}
     place = spool / f"{digest(folder.key)}-{validity}"
     place.mkdir(exist_ok=True)
-    # Empty is what a loss of power may leave.
+    # A power failure may leave empty files.
     names = {each.name for each in os.scandir(place) if each.stat().st_size}
     missing = [uid for uid in sorted(listed) if str(uid) not in names]
     totals = itertools.accumulate(max(listed[uid].size, _BATCH_BYTES // 100) for uid in missing)

@@ -1,1 +1,1 @@
-"""Raw mail in, an inbox file out. `build.ingest` is the whole of it."""
+"""Raw mail in, an inbox file out; `build.ingest` does it all."""

@@ -1,4 +1,4 @@
-"""Files of mail as people have them: folders, compressed files, archives that stay packed."""
+"""Opens files of mail in folders, compressed files and archives, without unpacking to disk."""
 
 import bz2
 import contextlib
@@ -20,7 +20,7 @@ from data_pipeline.ingest.records import limited_memory
 
 ZIP = b"PK\x03\x04"
 _PACKERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
-# Of mail that unpacks to more than this, a file is a bomb: real mail shrinks to a tenth.
+# A file that unpacks to more than both limits is a bomb: real mail shrinks to a tenth.
 _MOST_TIMES, _ALWAYS_FINE = 200, 200_000_000
 _LOCAL_HEADER = 30  # bytes of a zip's entry before its name
 # .olm is Outlook's for Mac; the last three are not opened.
@@ -48,7 +48,7 @@ def decompressed(path: Path) -> Iterator[BufferedReader]:
 
 
 def _check_unpacked(path: Path, size: int) -> None:
-    """Raise `UserError` if a file unpacks to more bytes than mail does."""
+    """Raise `UserError` if a file unpacks to more bytes than any mail."""
     if size > max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE):
         why = f"{encodable(str(path))} unpacks to over {_MOST_TIMES} times its size"
         raise UserError(f"{why}, as no mail does; if you trust it, unpack it and give the folder")
@@ -68,18 +68,18 @@ class _Stream(RawIOBase):
 
 
 def buffered(take: Callable[[int], bytes]) -> BufferedReader:
-    """Return the bytes that `take` gives, at most as many as it is asked for, as a file."""
+    """Return a file of the bytes that `take` returns; its argument is the maximum number."""
     return BufferedReader(_Stream(take), 1 << 16)
 
 
 def head_of(path: Path, size: int) -> bytes:
-    """The first bytes of a file."""
+    """Return the first bytes of a file."""
     with path.open("rb") as file:
         return file.read(size)
 
 
 def regular_files(folder: Path) -> Iterator[Path]:
-    """All regular files under `folder`, in the order of their names; links aren't followed."""
+    """Yield all regular files under `folder`, in the order of their names; don't follow links."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             yield from regular_files(Path(entry.path))
@@ -88,8 +88,8 @@ def regular_files(folder: Path) -> Iterator[Path]:
 
 
 def files(path: Path) -> Iterator[tuple[str, Path | BufferedReader | str]]:
-    """Yield name and place of each file of a folder, and name and bytes (or why they can't be read)
-    of those of its archives or of the archive `path`. Another file is the only one."""
+    """Yield name and path of each file in the folder `path`, or of the file `path`. Archives yield
+    their members instead, each with its name and a stream (or why it can't be read)."""
     for file in regular_files(path) if path.is_dir() else [path]:
         is_archive = file == path or file.name.lower().endswith(ARCHIVES)
         if (packed := members(file) if is_archive else None) is not None:
@@ -100,7 +100,7 @@ def files(path: Path) -> Iterator[tuple[str, Path | BufferedReader | str]]:
 
 
 def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
-    """Return what `files` yields of a zip or tar archive, to be read in turn; None for others."""
+    """Return the members of a zip or tar archive, to be read in order; None for other files."""
     if head_of(path, len(ZIP)) == ZIP:
         return _zip_members(path)
     with decompressed(path) as stream:
@@ -112,20 +112,20 @@ def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
 
 
 def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
-    shown, end = encodable(str(path)), 0
+    label, end = encodable(str(path)), 0
     with limited_memory():
         archive = zipfile.ZipFile(path)
     with archive:
-        # Entries that share bytes are those of a bomb.
+        # Entries that share bytes are a sign of a zip bomb.
         for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
             if info.header_offset < end:
-                raise UserError(f"{shown} has entries that overlap, as no mail program writes them")
+                raise UserError(f"{label} has entries that overlap, as no mail program writes them")
             end = info.header_offset + _LOCAL_HEADER + info.compress_size
-        # No entry is read beyond the size that the directory gives.
+        # Entries are not read beyond the size in the directory.
         _check_unpacked(path, sum(info.file_size for info in archive.infolist()))
         for info in itertools.filterfalse(zipfile.ZipInfo.is_dir, archive.infolist()):
             if info.flag_bits & 1:
-                raise UserError(f"{shown} is encrypted; unpack it, and give the folder")
+                raise UserError(f"{label} is encrypted; unpack it, and give the folder")
             try:
                 with archive.open(info) as stream:
                     yield encodable(info.filename), buffered(stream.read)
@@ -137,16 +137,16 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
 # ---- Tar archives, at little more than the cost of reading them.
 
 _BLOCK, _END = tarfile.BLOCKSIZE, bytes(tarfile.BLOCKSIZE)
-_LONGEST_EXTENDED = 1 << 20  # of a long name or an extended header; real ones have some 100 bytes
-_WITHOUT_DATA = b"123456"  # kinds of links, devices and folders, whatever size a header gives
+_LONGEST_EXTENDED = 1 << 20  # bytes of a long name or extended header; real ones have some 100
+_WITHOUT_DATA = b"123456"  # links, devices and folders have no data, whatever their size field
 _OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
 
 
 def tar_members(path: Path) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """Yield the name of each regular file of a tar archive, and what reads it, at most so many
-    bytes at a time, before the next one comes. `tarfile` would take three times as long, and takes
-    some damage for the archive's end. Raises `tarfile.TarError` for any: an archive has to end with
-    an empty header and zeros behind it."""
+    """Yield the name of each regular file of a tar archive, and a function that reads at most N of
+    its bytes until the next file is yielded. `tarfile` would take three times as long, and takes
+    some damage for the archive's end. Raises `tarfile.TarError` for any damage: an archive must end
+    with an empty header and zeros."""
     left = 0  # bytes of the member
 
     def take(limit: int) -> bytes:
@@ -184,7 +184,7 @@ def tar_members(path: Path) -> Iterator[tuple[str, Callable[[int], bytes]]]:
 
 
 def _tar_header(header: bytes) -> tuple[str, int, bytes]:
-    """Name, size and kind: the usual header at an eighth of the cost of `tarfile`'s reader."""
+    """Return name, size and kind; reads usual headers eight times as fast as `tarfile`."""
     kind = header[156:157]
     size, checksum = _OCTAL.fullmatch(header[124:136]), _OCTAL.fullmatch(header[148:156])
     actual = sum(header) - sum(header[148:156]) + 8 * ord(" ")
@@ -197,7 +197,7 @@ def _tar_header(header: bytes) -> tuple[str, int, bytes]:
 
 
 def _pax_records(data: bytes) -> Iterator[tuple[str, str]]:
-    """The records of an extended header: lines of `<length> <name>=<value>`."""
+    """Yield the records of an extended header: lines of `<length> <name>=<value>`."""
     start, end = 0, len(data.rstrip(b"\0"))
     while start < end:
         digits = data[start : start + 20].partition(b" ")[0]

@@ -71,7 +71,7 @@ def form_of(file: AttachedFile) -> str:
 
 
 def read(file: AttachedFile, ask: _Ask, decode: Callable[[bytes, PartType], str]) -> Reading:
-    """Return the text of a file, cut. `ask` reads what libraries read, `decode` plain text."""
+    """Return the text of a file, cut. `decode` reads plain text, `ask` all other forms."""
     form, data = form_of(file), file.data
     if data is None:
         return "", LARGE
@@ -109,7 +109,6 @@ class Extractor:
         return "", HEAVY
 
     def close(self) -> None:
-        """End the child, if there is one."""
         if self._child is not None:
             self._child.kill()
             self._child.communicate()
@@ -121,7 +120,7 @@ class Extractor:
 
 
 def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
-    """Yield the text of a file part by part, and of packed mail the MIME, its bytes as Latin-1."""
+    """Yield the text of a file part by part; for packed mail, its MIME bytes as Latin-1."""
     match form:
         case "pdf":
             from pypdf import PdfReader
@@ -156,7 +155,7 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
 
 _OFFICE = _FORMS["office"]
 _TEXTS, _FIRST = re.compile(_OFFICE["texts"]), re.compile("document|content")
-# Latin-1 as an attribute: what tnefparse decodes by if no other follows.
+# An attribute that sets Latin-1, by which tnefparse decodes unless another one follows.
 _CODE_PAGE = bytes.fromhex("010790060004000000af6f00001e01")
 
 
@@ -224,12 +223,12 @@ def _mime(packed: Any, subject: str = "") -> EmailMessage:
     return mail
 
 
-# What errors of the libraries say, and what that means; any other means a damaged file.
+# Patterns of the libraries' errors, and the reasons; other errors mean a damaged file.
 _ERRORS = {"memory": HEAVY, "password|crypt": LOCKED, "cannot detect file format": OLD}
 
 
 def extracted(form: str, data: bytes) -> Reading:
-    """Return the text of a file as far as it can be read, or of packed mail its MIME."""
+    """Return the text of a file as far as it can be read, or the MIME of packed mail."""
     limit = 2 * LARGEST_FILE if form in PACKED else MAX_CHARS
     text = ""
     try:
@@ -246,7 +245,7 @@ def extracted(form: str, data: bytes) -> Reading:
 
 def main() -> None:
     """Answer requests ("FORM SIZE", then that many bytes) with a `Reading` as a line of JSON."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # of NumPy, for which each takes address space
+    os.environ["OMP_NUM_THREADS"] = "1"  # each thread of NumPy takes address space
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     requests: Any = sys.stdin.buffer
     while line := requests.readline():

@@ -1,8 +1,8 @@
 """Parses, filters and tokenises mail in batches, on all cores.
 
-A batch becomes Arrow tables, cheap to hand over as files and to load into DuckDB. Row and term
-numbers count within a table; `build.py` makes them the file's. Nothing here may import DuckDB:
-workers run without it."""
+A batch becomes Arrow tables, which are cheap to pass as files and to load into DuckDB. Row and term
+numbers start at 0 in each table; `build.py` shifts them to the file's. This module must not import
+DuckDB: workers run without it."""
 
 import gc
 import hashlib
@@ -54,10 +54,10 @@ _MAILS, _RECIPIENTS, _POSTINGS, _STEMS, _WORDS, _SKIPPED, _FILES = (
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
 _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
 
-_QUEUED = 2  # tasks of each worker: one being worked on, one waiting
-WORTH_WORKERS = 1200  # fewer messages than this are parsed sooner than workers start (about 0.7 s)
-_MOST_HELD = 32_000_000  # bytes of mail under way; a larger mail is alone
-_MOST_TEXT = 4_000_000  # characters of text in a table: attachments unpack to more than their mails
+_QUEUED = 2  # tasks per worker: one runs, one waits
+WORTH_WORKERS = 1200  # fewer messages are parsed before workers would start (about 0.7 s)
+_MOST_HELD = 32_000_000  # bytes of mail in the workers; a larger mail is there alone
+_MOST_TEXT = 4_000_000  # characters of text in a table: attachments can be far larger than mails
 _PIECE = 1 << 16  # bytes of a file in a row: DuckDB reads 2,048 rows at a time
 
 Numbers = npt.NDArray[np.int64]
@@ -67,8 +67,8 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is left out of the inbox; None: no limit. Mails of the same sender, subject and body are
-    copies if their message ids are the same too, or with `any_id` whatever these are."""
+    """Limits on the mails of an inbox; None means no limit. Mails of the same people, subject and
+    body are copies if they also have the same message id, or with `any_id` whatever their ids."""
 
     max_body_chars: int | None = None
     max_recipients: int | None = None
@@ -76,19 +76,19 @@ class Rules:
 
 
 class Job(NamedTuple):
-    """A batch as it goes to a worker: new mail, or mail of the file being added to."""
+    """A batch for a worker: new mail, or mail of the file being added to."""
 
     items: Sequence[RawMessage | ParsedEmail]
     rules: Rules
 
     @property
     def size(self) -> int:
-        """About the bytes of its mails."""
+        """The approximate size of its mails in bytes."""
         return sum(item.size for item in self.items)
 
 
 class BatchTables(NamedTuple):
-    """Mails of a batch in the columns of tables.toml; words of senders' names alone have a row."""
+    """Mails of a batch in the columns of tables.toml; only words of senders' names have a row."""
 
     mails: pa.Table
     recipients: pa.Table
@@ -100,16 +100,16 @@ class BatchTables(NamedTuple):
 
 
 class _Indexed(NamedTuple):
-    """A mail with the words that are indexed of it: of its subject, of its body and attachments, of
-    its sender's name, and addresses and marked words; each with white space between them."""
+    """A mail and its words to index, separated by white space: of its subject, of its body and
+    attachments, of its sender's name, and its addresses and marked words."""
 
     email: ParsedEmail
     texts: tuple[str, str, str, str]
 
 
 def process(job: Job) -> Iterator[BatchTables]:
-    """Parse, filter and tokenise a batch, into several tables if it is long, whatever is in it."""
-    kept: list[_Indexed] = []
+    """Parse, filter and tokenise a batch of any mail; yield its tables, several if it is long."""
+    indexed: list[_Indexed] = []
     skipped: list[Skipped] = []
     chars, use, extractor = 0, partial(_indexed, job.rules), _extractor()
     for item in job.items:
@@ -124,12 +124,12 @@ def process(job: Job) -> Iterator[BatchTables]:
             if fault := cut if is_long else item.fault:
                 skipped.append(fault._replace(source=email.source))
         size = len(result.texts[1])
-        if chars + size > _MOST_TEXT and kept:
-            yield _tables(kept, skipped)
-            kept, skipped, chars = [], [], 0
-        kept.append(result)
+        if chars + size > _MOST_TEXT and indexed:
+            yield _tables(indexed, skipped)
+            indexed, skipped, chars = [], [], 0
+        indexed.append(result)
         chars += size
-    yield _tables(kept, skipped)
+    yield _tables(indexed, skipped)
 
 
 _extractor = cache(Extractor)  # this process's reader of attachments
@@ -152,13 +152,13 @@ def _indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped:
 
 
 def content_digest(email: ParsedEmail) -> bytes:
-    """What a mail says: sender, subject and body, white space aside."""
+    """Return a digest of a mail's sender, subject and body, white space aside."""
     text = "\0".join((email.sender.address, email.subject, email.body))
     return _digest(" ".join(text.split()).encode())
 
 
 def copy_digest(email: ParsedEmail, content: bytes) -> bytes:
-    """What makes two mails copies: the same text to the same people, so that nobody loses one."""
+    """Return a digest that copies share: the same text to the same people, so nobody loses one."""
     roles = enumerate((email.to, email.cc, email.bcc))
     people = sorted({f"{role}{each.address}" for role, listed in roles for each in listed})
     return _digest(content + "\0".join(people).encode())
@@ -168,9 +168,9 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
-def _tables(kept: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
-    emails = [each.email for each in kept]
-    postings, lengths, stem_table, words = _index([each.texts for each in kept])
+def _tables(indexed: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
+    emails = [each.email for each in indexed]
+    postings, lengths, stem_table, words = _index([each.texts for each in indexed])
     digests = list(map(content_digest, emails))
     mails: dict[str, Any] = {
         "row": range(len(emails)),
@@ -212,12 +212,12 @@ def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 
 
 def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, pa.Table, pa.Table]:
-    """Postings, indexed words of each mail, stems, and words, of the `texts` of each mail."""
+    """Return postings, lengths (words per mail), stems and words of the `texts` of each mail."""
     count = len(texts)
     in_turn = pa.array(itertools.chain(*zip(*texts, strict=True)), pa.large_string())
-    found = pc.ascii_split_whitespace(in_turn)
-    words_of_text = np.diff(found.offsets.to_numpy())
-    encoded = found.flatten().dictionary_encode()
+    token_lists = pc.ascii_split_whitespace(in_turn)
+    words_of_text = np.diff(token_lists.offsets.to_numpy())
+    encoded = token_lists.flatten().dictionary_encode()
     word_ids = encoded.indices.to_numpy()
     # Arrow finds an empty word around leading and trailing blanks.
     all_surfaces = encoded.dictionary.to_pylist()
@@ -241,7 +241,7 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
     # Without addresses, or a mail would count as long for its many recipients.
     content_end, names_end = (int(words_of_text[: n * count].sum()) for n in (2, 3))
     lengths = np.bincount(rows[:names_end], times[:names_end], minlength=count).astype(np.int64)
-    # Those of subjects, bodies and marks in the order of their numbers, then those of names alone.
+    # Words of subjects, bodies and marks in the order of their numbers, then those of names only.
     in_content = np.arange(word_ids[:content_end].max(initial=-1) + 1)
     marks = np.unique(word_ids[names_end:])
     in_content = np.concatenate((in_content, marks[marks >= len(in_content)]))
@@ -254,36 +254,36 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
 
 
 def _spaced(text: str) -> str:
-    """The words of `text` with white space around them, and nothing else."""
+    """Return the words of `text`, separated by white space."""
     return text.translate(_SPACED) if text.isascii() else " ".join(tokens(text))
 
 
 def default_rules(source_format: Format) -> Rules:
-    """The rules for one format: the reference's for public mail, none for the others."""
+    """Return the rules for a format: the reference's for public mail, none for the others."""
     public = source_format in ("enron", "csv", "hf")
     return Rules(max_body_chars=5_000, max_recipients=30, any_id=True) if public else Rules()
 
 
-# ---- Work spread over all cores, its results in order.
+# ---- Parallel work on all cores, with its results in order.
 
 
-def processed(jobs: Iterator[Job], folder: Path) -> Iterator[tuple[Job, Iterator[BatchTables]]]:
-    """Every job with its tables, in order; small ingests don't pay for starting workers. Workers
-    leave their tables in `folder`, so that none of them fills a memory."""
+def process_all(jobs: Iterator[Job], folder: Path) -> Iterator[tuple[Job, Iterator[BatchTables]]]:
+    """Yield every job with its tables, in order; small ingests start no workers. Workers write
+    their tables to `folder`, so that they don't fill the memory."""
     first: list[Job] = []
     for job in jobs:
         first.append(job)
         messages, size = sum(len(each.items) for each in first), sum(each.size for each in first)
         if messages >= WORTH_WORKERS or size > _MOST_HELD:
             work = partial(_process_to_files, folder)
-            done = spread(work, itertools.chain(first, jobs), lambda job: job.size)
-            yield from ((each, map(_taken, files)) for each, files in done)
+            done = map_in_workers(work, itertools.chain(first, jobs), lambda job: job.size)
+            yield from ((each, map(_load_tables, files)) for each, files in done)
             return
     yield from ((each, process(each)) for each in first)
 
 
 def _process_to_files(folder: Path, job: Job) -> list[Path]:
-    """Process a job; the files of its tables."""
+    """Process a job; return the files of its tables."""
     files = []
     for tables in process(job):
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
@@ -292,44 +292,44 @@ def _process_to_files(folder: Path, job: Job) -> list[Path]:
     return files
 
 
-def _taken(file: Path) -> BatchTables:
-    """The tables of a file, which is deleted."""
+def _load_tables(file: Path) -> BatchTables:
+    """Return the tables of a file, and delete it."""
     with file.open("rb") as opened:
         tables: BatchTables = pickle.load(opened)
     file.unlink()
     return tables
 
 
-def spread(
+def map_in_workers(
     work: Callable[[Task], Done], tasks: Iterator[Task], size: Callable[[Task], int] = lambda _: 0
 ) -> Iterator[tuple[Task, Done]]:
-    """Every task with its result, in order; `work` is a function of a module. Tasks whose `size`s
-    add up to more than `_MOST_HELD` wait for one another."""
+    """Yield every task with its result, in order; `work` is a function of a module. Tasks whose
+    `size`s add up to more than `_MOST_HELD` wait for one another."""
     workers = os.cpu_count() or 1
-    # A forked worker starts at once. It lacks the parent's other threads, which DuckDB would miss,
-    # but it never calls DuckDB. One of Python may hold a lock that the worker needs.
+    # A forked worker starts at once. It lacks the parent's other threads, which DuckDB would need,
+    # but it never calls DuckDB. A Python thread could hold a lock that the worker needs.
     can_fork = sys.platform == "linux" and threading.active_count() == 1
     context = multiprocessing.get_context("fork" if can_fork else "spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-    under_way: deque[tuple[Task, Future[Done]]] = deque()
-    held = 0
+    pending: deque[tuple[Task, Future[Done]]] = deque()
+    in_flight = 0
     try:
         for task in tasks:
-            held += size(task)
-            while under_way and (len(under_way) >= workers * _QUEUED or held > _MOST_HELD):
-                done, future = under_way.popleft()
-                held -= size(done)
+            in_flight += size(task)
+            while pending and (len(pending) >= workers * _QUEUED or in_flight > _MOST_HELD):
+                done, future = pending.popleft()
+                in_flight -= size(done)
                 yield done, future.result()
-            under_way.append((task, _submit(pool, work, task)))
-        yield from ((done, future.result()) for done, future in under_way)
+            pending.append((task, _submit(pool, work, task)))
+        yield from ((done, future.result()) for done, future in pending)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task) -> Future[Done]:
-    """Submit `task`; workers that start here inherit that Ctrl-C is blocked. This process defers
-    it, too: a pool interrupted while it starts a worker never ends. Blocking the signal is not
-    enough for that, as another thread may take it."""
+    """Submit `task` with Ctrl-C blocked, so that workers that start here inherit that. This process
+    defers Ctrl-C, too: a pool interrupted while it starts a worker never ends. Blocking the signal
+    is not enough for that, because another thread may receive it."""
     pressed: list[int] = []
     on_main_thread = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGINT)
@@ -337,7 +337,7 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
         signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        # Python 3.12 warns of a fork beside DuckDB's threads.
+        # Python 3.12 warns of a fork in a process with DuckDB's threads.
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
             return pool.submit(work, task)
     finally:
@@ -349,7 +349,7 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C and the keys to the parent, and end with it: its queue would wait for ever."""
+    """Leave Ctrl-C and API keys to the parent, and end with it: its queue would wait for ever."""
     for name in os.environ.keys() - plain_environment().keys():
         del os.environ[name]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -357,7 +357,7 @@ def _start_worker() -> None:
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     with suppress(ImportError, AttributeError):
         pa.array([])
-    gc.freeze()  # so that no collection ends the parent's objects, or looks through the modules
+    gc.freeze()  # so that garbage collection skips the parent's objects and the modules
     if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 

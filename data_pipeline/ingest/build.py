@@ -1,10 +1,10 @@
-"""From mail sources to an inbox file: `ingest()` is what `art-e ingest` runs.
+"""Builds an inbox file from sources of mail: `ingest()` is what `art-e ingest` runs.
 
     sources.py -> batch.py on all cores -> InboxBuild -> file
 
-The file is complete or not there: an interrupt or a kill leaves what stood at its path before.
-Adding to a file builds it anew from its own mail and the new, so that one run or several give the
-same inbox."""
+The file is complete or missing: an interrupt or a kill leaves what was at its path before. Adding
+to a file rebuilds it from its old mail and the new, so that one run or several give the same
+inbox."""
 
 import contextlib
 import itertools
@@ -28,14 +28,14 @@ from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, statements, tables_sq
 from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
 from art_e.text import digest
-from data_pipeline.ingest.batch import BatchTables, Job, Rules, processed
+from data_pipeline.ingest.batch import BatchTables, Job, Rules, process_all
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
 
 _BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
-# Of DuckDB, while workers parse and after they have ended; beyond it DuckDB uses the disk.
+# DuckDB's memory while workers parse, and after they have ended; beyond it DuckDB uses the disk.
 _STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
-_MOST_THREADS = 4  # each of DuckDB's threads takes its part of the memory
+_MOST_THREADS = 4  # DuckDB's threads share its memory
 # A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.
 _ROW_GROUP_SIZE = 4096
 _STORED = TypeAdapter(ParsedEmail)
@@ -49,7 +49,7 @@ class Source(NamedTuple):
 
 
 class LikelyOwner(NamedTuple):
-    """An address that mail is likely to belong to, with how many mails, and their share, say so."""
+    """An address that may own the mail; `mails`, a `share` of all, are the evidence for it."""
 
     address: str
     mails: int
@@ -58,7 +58,7 @@ class LikelyOwner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What became of every message. `counts` are those of the whole file."""
+    """The outcome of every message. `counts` are those of the whole file."""
 
     db: Path
     counts: dict[str, Any]
@@ -67,7 +67,7 @@ class IngestReport:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """The report as `art-e ingest --json` prints it; the rate is of this run."""
+        """Return the report as `art-e ingest --json` prints it; the rate is of this run."""
         added = {"read": self.added_read, "stored": self.added_stored}
         rate = round(self.added_read / self.seconds, 1)
         speed = {"seconds": round(self.seconds, 3), "messages_per_second": rate}
@@ -96,7 +96,7 @@ def ingest(
         if old is not None:
             jobs = itertools.chain(_jobs([Source(_stored(old), Rules())], None), jobs)
             build.carry_over(old.path)
-        for job, batches in processed(jobs, build.folder):
+        for job, batches in process_all(jobs, build.folder):
             for batch in batches:
                 build.add(batch, stored=isinstance(job.items[0], ParsedEmail))
             new = sum(isinstance(item, RawMessage) and item.is_mail for item in job.items)
@@ -110,12 +110,12 @@ def ingest(
     return IngestReport(db, counts, read, counts["stored"] - old_counts["stored"], seconds)
 
 
-def made_up_file(key: str, mails: Callable[[], Iterable[RawMessage]]) -> Path:
-    """The inbox file of made-up mail that `key` describes, made unless it is there."""
-    # A file of an earlier schema can't be opened any more.
+def synthetic_file(key: str, mails: Callable[[], Iterable[RawMessage]]) -> Path:
+    """Return the inbox file of the synthetic mail that `key` describes; build it if missing."""
+    # Files of an earlier schema can't be opened.
     path = home() / "worlds" / f"{digest(f'{SCHEMA_VERSION}/{key}')}.duckdb"
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One of several runs makes the file, and the others wait.
+    # One of several concurrent runs builds the file, and the others wait.
     with locked(path.with_name(f"{path.name}.making")):
         if not path.exists():
             ingest([Source(mails(), Rules())], path)
@@ -123,17 +123,17 @@ def made_up_file(key: str, mails: Callable[[], Iterable[RawMessage]]) -> Path:
 
 
 def target_of(path: Path) -> Path:
-    """The file at `path`: of a link what it names, which is replaced, and not the link."""
+    """Return `path`, or the target of a symlink: the target is replaced, and not the link."""
     return path.resolve() if path.is_symlink() else path
 
 
 def lock_of(db: Path) -> Path:
-    """The file whose lock those hold who write `db`."""
+    """Return the lock file of processes that write `db`."""
     return db.with_name(f"{db.name}.lock")
 
 
 def _people_in(db: Path) -> list[tuple[str, str]]:
-    """What a file says of whose addresses belong together, for its successor."""
+    """Return the addresses of each person in a file, as pairs for its successor."""
     with contextlib.suppress(UserError), InboxFile(db) as old:
         return [(each, person) for person, listed in old.people().items() for each in listed]
     return []
@@ -159,33 +159,33 @@ def _sql(name: str, **values: object) -> str:
 
 
 def _stored(old: InboxFile) -> Iterator[ParsedEmail]:
-    """The mails of the file being added to, as many at a time as their texts allow."""
+    """Yield the mails of the file being added to, read in parts of limited size."""
     for span in old.execute(_sql("parts"), [_BATCH_BYTES]).fetchall():
         rows = old.execute(_sql("stored"), list(span)).fetchall()
         yield from (_STORED.validate_python(fields) for (fields,) in rows)
 
 
 class InboxBuild:
-    """The inbox file being made, in a folder beside its path; used as a context manager."""
+    """An inbox file that is built in a folder next to its path; used as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         # A build that was killed leaves its folder; the caller holds the file's lock.
         partial = re.compile(re.escape(f".{path.name}.") + r"\d+\.partial")
-        for each in path.parent.iterdir():
-            if partial.fullmatch(each.name):
-                shutil.rmtree(each)
+        for folder in path.parent.iterdir():
+            if partial.fullmatch(folder.name):
+                shutil.rmtree(folder)
         self.folder = path.parent / f".{path.name}.{os.getpid()}.partial"
         self._rows = self._stored = self._terms = 0
 
     def __enter__(self) -> Self:
         threads = min(os.cpu_count() or 1, _MOST_THREADS)
         spill = {"memory_limit": _STAGING_MEMORY, "temp_directory": str(self.folder / "spill")}
-        own = {"threads": threads, "autoinstall_known_extensions": False}
-        self._connection = duckdb.connect(config={**spill, **own})
+        options = {"threads": threads, "autoinstall_known_extensions": False}
+        self._connection = duckdb.connect(config={**spill, **options})
         self._run("ATTACH ':memory:' AS staging")
         self._run_file("staging.sql")
-        # Nobody else may read the mail, whatever the process's umask is.
+        # Only the user may read the mail, whatever the process's umask is.
         self.folder.mkdir(parents=True, mode=0o700)
         return self
 
@@ -194,7 +194,7 @@ class InboxBuild:
         shutil.rmtree(self.folder)
 
     def add(self, batch: BatchTables, *, stored: bool = False) -> None:
-        """Take in a worker's tables, those that the file `stored` before first, and number them."""
+        """Add a worker's tables and number their rows; mails that the file `stored` go first."""
         first = {"row": self._rows, "term": self._terms}
         for name, table in batch._asdict().items():
             if not table.num_rows:
@@ -209,13 +209,13 @@ class InboxBuild:
         self._stored = self._rows if stored else self._stored
 
     def carry_over(self, old: Path) -> None:
-        """Take over the duplicates, skipped mails and attached files of the file being added to."""
+        """Copy the duplicates, skipped mails and attached files of the file being added to."""
         self._attach(old, "old (READ_ONLY)")
         self._run(_sql("carry_over"))
 
     def candidates(self) -> list[LikelyOwner]:
-        """The addresses that the new mail is likely to belong to: to which most was delivered, as
-        servers note it, or else which most of it has as sender or recipient."""
+        """Return the likely owners of the new mail: the addresses that servers delivered most of it
+        to, or else those that are sender or recipient of most of it."""
         for source in ("delivered", "parties"):
             query = _sql("candidates", source=_sql(source), first=self._stored)
             if rows := self._run(query).fetchall():
@@ -223,9 +223,9 @@ class InboxBuild:
         return list(map(LikelyOwner._make, rows))
 
     def finish(self, read: int, owner: str | None, people: list[tuple[str, str]]) -> dict[str, Any]:
-        """Merge the copies, write the file, mark it complete and move it into place. `read` is the
-        number of messages that the file stands for, `owner` the address whose inbox gets all the
-        new mail, `people` say whose addresses belong together. Returns the counts."""
+        """Merge the copies, write the file, mark it complete and move it into place; return its
+        counts. `read` is the number of messages that the file accounts for, `owner` the address
+        whose inbox gets all the new mail; `people` are pairs of an address and its person."""
         if owner is not None:
             new = f"row >= {self._stored} AND owner = ''"
             self._run(f"UPDATE staging.mails SET owner = ? WHERE {new}", [owner])
@@ -289,7 +289,7 @@ class InboxBuild:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Make `new`, once it is on the disk, the file at `path`; its owner alone may read it."""
+    """Move `new` to `path` once it is on the disk; only its owner may read it."""
     new.chmod(0o600)
     _sync(new)
     new.replace(path)
@@ -297,7 +297,7 @@ def put_in_place(new: Path, path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until what was written to a file, or renamed in a folder, is on the disk."""
+    """Wait until a file's content, or a folder's renames, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

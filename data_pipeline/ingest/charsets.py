@@ -1,8 +1,8 @@
-"""The text of bytes: by the charset that they declare, as browsers read it, else by evidence.
+"""Decodes bytes: by their declared charset, as browsers read it, else by evidence.
 
-A label means the widest charset that goes by its name (GBK for gb2312, cp1252 for Latin-1). A bad
-byte costs one character and never the whole text. Bytes whose label is missing, unknown or proven
-wrong are UTF-8, in the charset declared next to them, or in what `chardet` takes them for."""
+A label means the widest charset of its name (GBK for gb2312, cp1252 for Latin-1). A bad byte costs
+one character and never the whole text. Bytes whose label is missing, unknown or proven wrong are
+read as UTF-8, as the charset declared next to them, or as what `chardet` takes them for."""
 
 import codecs
 import functools
@@ -25,7 +25,7 @@ _HIGH_RUN, _CONTROLS = re.compile(rb"[\x80-\xff]{3,}"), re.compile(rb"[\x80-\x9f
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JIS_RUN = re.compile(rb"(?:\x1b(\$|\()[@BIJ]|\x0e)([^\x1b\x0e\x0f]*)\x0f?")
 _JIS_PAIR = re.compile(rb"[!-~]{2}")
-# What `chardet` reads, in bytes; Latin charsets that it can tell from cp1252, and how surely.
+# Bytes that `chardet` reads; Latin charsets that it can tell from cp1252, and its least confidence.
 _SAMPLE, _LATIN, _LEAST_SURE = 4_000, ("cp1250", "cp1254"), 0.05
 _WESTERN = bytes(range(0x100)).decode("cp1252", "surrogateescape")
 _BAD_BYTES = {0xDC00 + byte: _WESTERN[byte] for byte in range(0x80, 0x100)}
@@ -65,9 +65,9 @@ def codec_of(label: str) -> str:
 
 
 def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
-    """Return the text of `data`, labelled `charset`; `nearby` is the label of what stands next to
-    it, such as the body of a header. ASCII bytes are ASCII whatever their label, unless NUL bytes
-    (UTF-16) or escapes of a seven-bit charset say otherwise."""
+    """Return the text of `data`, labelled `charset`; `nearby` is a label next to it, such as the
+    body's for a header. ASCII bytes are ASCII whatever their label, unless NUL bytes (UTF-16) or
+    escapes of a seven-bit charset say otherwise."""
     declared = codec_of(charset) if charset else ""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         declared = "utf-16"
@@ -80,7 +80,7 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
         if not is_wide and not _ESCAPED.match(declared):
             return data.decode("ascii").replace("\0", "")
     utf8 = strict(data, "utf-8")
-    # Chance makes valid UTF-8 of a few characters of several bytes.
+    # A few multibyte characters may be valid UTF-8 by chance.
     is_chance = bool(utf8) and len(data) < len(utf8) + 4 and _SEVERAL_BYTES.match(declared)
     if not utf8 or "\0" in utf8 or data.isascii() or is_chance:
         utf8 = _as_labelled(data, declared) or utf8 or _by_evidence(data, declared, nearby)
@@ -91,21 +91,21 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
 
 
 def scrub(text: str) -> str:
-    """`text` without NUL characters; lone surrogates become U+FFFD."""
+    """Return `text` without NUL characters; lone surrogates become U+FFFD."""
     if "\0" in text:
         text = text.replace("\0", "")
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def strict(data: bytes, codec: str) -> str:
-    """Return the text of `data`; "" if a byte of it is bad or the codec unknown."""
+    """Return the text of `data`; "" if a byte is bad or the codec is unknown."""
     with suppress(LookupError, ValueError):
         return data.decode(codec)
     return ""
 
 
 def _as_labelled(data: bytes, codec: str) -> str:
-    """Return the text if its label proves something and at most a quarter of it is bad, else ""."""
+    """Return the text, or "" if the label proves nothing or over a quarter of the text is bad."""
     if codec in _UNPROVEN:
         return ""
     if _CONTROLS.search(data):
@@ -155,15 +155,15 @@ def _joined(pairs: "re.Match[bytes]") -> bytes:
 def _repaired(data: bytes) -> str:
     """Return UTF-8 with each bad byte as its character of cp1252, a cut character as U+FFFD."""
     text = data.decode("utf-8", "surrogateescape")
-    # A byte that begins other characters of this text begins one here as well, which is cut.
+    # A byte that starts other characters of this text starts a cut one here.
     starts = {char.encode()[0] for char in set(_SURROGATE.sub("", text)) if not char.isascii()}
     cut = "|".join(rf"{chr(0xDC00 + byte)}[\udc80-\udcbf]*" for byte in starts)
     return re.sub(f"{cut}|{_CUT}" if cut else _CUT, "\ufffd", text).translate(_BAD_BYTES)
 
 
 def _detected(data: bytes, is_latin: bool) -> str:
-    """Return `chardet`'s codec; "" for a Latin script other than cp1252's if it is not sure."""
-    import chardet  # here, because it takes a tenth of a second and few mails need it
+    """Return `chardet`'s codec; of a Latin script only `_LATIN` if it is sure, else ""."""
+    import chardet  # imported late: it takes a tenth of a second, and few mails need it
 
     start = max(0, len(data) - len(data.lstrip(_ASCII)) - 100)
     guess = chardet.detect(

@@ -1,4 +1,4 @@
-"""What mail is made of: bytes and encoded words as text, addresses, dates, the header block.
+"""Reads the parts of a mail: encoded text, addresses, dates, the header block, MIME parts.
 
 Mail is hostile: charsets lie, headers are broken, and some would keep `email` busy for minutes."""
 
@@ -35,28 +35,28 @@ _SOFT_BREAK = re.compile(r"^(?=.{40,77}$).*(?:[^=\n]|=[0-9A-F]{2})=$", re.MULTIL
 _SURE_ESCAPE = re.compile(r"=3D|=20$", re.MULTILINE)
 _UTF8_ESCAPE = re.compile(r"=(?:[CD][0-9A-F]|E[0-9A-F]=[89AB][0-9A-F])=[89AB][0-9A-F]")
 # What encoders must escape: "=", white space at a line's end, bytes over 127. Other
-# hexadecimal digits after "=" are taken for what they mostly are, parts of URLs.
+# hexadecimal digits after "=" are mostly parts of URLs.
 _ESCAPE = "=(?:3D|20|09|[89A-F][0-9A-F])"
-# Written so that it begins with a fixed character, for which the search is four times as fast.
+# It begins with a fixed character, which makes the search four times as fast.
 _ESCAPES = re.compile(f"{_ESCAPE}(?:{_ESCAPE})*")
 _T = TypeVar("_T")
 
 
 def cached_if_short(function: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Remember what a function makes of short strings; hostile long ones don't fill the memory."""
+    """Cache a function's results for short strings; hostile long ones would fill the memory."""
     cached = functools.lru_cache(maxsize=8192)(function)
     return lambda text: cached(text) if len(text) <= _LONGEST_CACHED else function(text)
 
 
 def one_line(text: str) -> str:
-    """`text` without control characters, each run of white space one space."""
+    """Return `text` without control characters, and with one space for each run of white space."""
     if not (text.isascii() and text.isprintable()):
         text = scrub(_CONTROL.sub("", text))
     return " ".join(text.split())
 
 
 def tidy(text: str) -> str:
-    """A body as it is stored: "\\n" line ends, no blanks at line ends, no blank lines around."""
+    """Return a body as it is stored: "\\n" line ends, no blanks at line ends or lines around."""
     text = scrub(text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -64,15 +64,15 @@ def tidy(text: str) -> str:
 
 
 def without_stray_quoted_printable(text: str) -> str:
-    """Decode quoted-printable that a mailer left in a body it declared plain. It needs two letters
-    of UTF-8, or two soft line breaks and two escapes that nothing else writes ("=3D", or "=20" at a
+    """Decode quoted-printable that a mailer left in a body it declared plain. The evidence is two
+    letters of UTF-8, or two soft line breaks and two unmistakable escapes ("=3D", or "=20" at a
     line's end). A body is often only partly quoted-printable, and `?id=27946744` must survive."""
     if "=" not in text:
         return text
     checks = [(_UTF8_ESCAPE,), (_SURE_ESCAPE, _SOFT_BREAK)][: 2 if text.count("=\n") > 1 else 1]
     if not any(all(len(form.split(text, 2)) == 3 for form in check) for check in checks):
         return text
-    # A break parts two runs of escapes, so that it may go only after them.
+    # A soft break separates two runs of escapes, so remove it after decoding them.
     text = _ESCAPES.sub(
         lambda match: decode_bytes(bytes.fromhex(match[0].replace("=", ""))),
         text.replace("=\n", "\0"),
@@ -81,14 +81,14 @@ def without_stray_quoted_printable(text: str) -> str:
 
 
 def unbase64(data: bytes) -> bytes:
-    """Decode base64 of any length, in one piece or in several that are padded."""
+    """Decode base64 of any length, in one piece or in several padded pieces."""
     pieces = (piece[0].translate(None, _NOT_BASE64) for piece in _BASE64_PIECE.finditer(data))
-    # One character over is six bits of nothing.
+    # A single leftover character has only six bits.
     whole = (piece[: len(piece) - (len(piece) % 4 == 1)] for piece in pieces)
     return b"".join(binascii.a2b_base64(piece + b"=" * (-len(piece) % 4)) for piece in whole)
 
 
-# ---- Who wrote and who received a mail: address headers made into mailboxes.
+# ---- Address headers as mailboxes.
 
 _PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
 # `a@x` or `Name <a@x>`; the name of a sender may have commas, as From is one mailbox.
@@ -97,7 +97,7 @@ _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
 _LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')
 _NO_NAME = re.compile(r"@|^/|:")
 _DIRT = re.compile(r"[\s\x00-\x20\x7f-\xa0<>\"]+")
-_LONGEST_GRAMMAR = 200_000  # more takes `email.utils` too long: addresses are picked out
+_LONGEST_GRAMMAR = 200_000  # `email.utils` is too slow for more: addresses are picked out
 
 # Notes and Exchange tails behind a name: "/HOU/ECT@ECT", "@ENRON", " AT ENRON_DEVELOPMENT@CCMAIL".
 _DIRECTORY_PATH = re.compile(r"/[^/@]*(?:/[^@]*)?@.*$|/[^/@\s]+/[^@]*$")
@@ -108,24 +108,24 @@ _LENIENT = {"strict": False} if getattr(email.utils, "supports_strict_parsing", 
 
 
 def mailboxes(values: Iterable[str]) -> list[Mailbox]:
-    """The mailboxes of address headers (unfolded values), in order; names alone come last. RFC 2822
-    with groups, comments, quoted and encoded names, or else anything like an address."""
+    """Return the mailboxes of address headers (unfolded values), in order; bare names come last.
+    Reads RFC 2822 with groups, comments, quoted and encoded names, or anything like an address."""
     return [box for value in values if value for box in _listed(value)]
 
 
 @cached_if_short
 def _listed(value: str) -> Sequence[Mailbox]:
     items = [_simple_item(item) for item in value.split(",")]
-    found = simple = [] if None in items else [box for item in items for box in item or ()]
+    boxes = simple = [] if None in items else [box for item in items for box in item or ()]
     if not simple and ("@" in value or "=?" in value):
-        found = _grammar_list(value)
+        boxes = _grammar_list(value)
     if len(simple) < len(items):
-        found = [*found, *_names_alone(value)]
-    return found
+        boxes = [*boxes, *_names_alone(value)]
+    return boxes
 
 
 def _names_alone(value: str) -> Iterator[Mailbox]:
-    """Yield the people that Exchange names by a path of its directory, or by their names alone."""
+    """Yield the people that Exchange names by a directory path, or by name only."""
     items = [item.strip() for item in _LIST_ITEM.findall(value)]
     for item, after in itertools.pairwise([*items, ""]):
         name, _, path = item.partition("<")
@@ -138,8 +138,8 @@ def _names_alone(value: str) -> Iterator[Mailbox]:
 
 
 def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
-    """The first mailbox of a From header; with no address at all its text is the name.
-    `directory_name` (Enron's X-From) gives the name where From has none."""
+    """Return the first mailbox of a From header; without any address its text is the name.
+    `directory_name` (Enron's X-From) gives the name if From has none."""
     sender = _first_mailbox(value)
     if sender.name or not directory_name:
         return sender
@@ -155,7 +155,7 @@ def _first_mailbox(value: str) -> Mailbox:
 
 @cached_if_short
 def _readable_name(directory_name: str) -> str:
-    """The name in an X-From header: without address, directory path and quotes."""
+    """Return the name in an X-From header, without address, directory path and quotes."""
     name = visible(decode_words(directory_name)).partition("<")[0][:1_000]
     name = name.replace("\\", "").replace('"', "").strip().strip("'").strip()
     name = _DIRECTORY_DOMAIN.sub("", _DIRECTORY_PATH.sub("", name)).strip(" \"'")
@@ -164,7 +164,7 @@ def _readable_name(directory_name: str) -> str:
 
 @cached_if_short
 def _simple_item(item: str) -> tuple[Mailbox, ...] | None:
-    """The mailbox of an item, if it has one; None for what needs the grammar."""
+    """Return the mailbox of an item, () if it has none, None if it needs the grammar."""
     if _NEEDS_GRAMMAR.search(item):
         return None
     if not (simple := _ITEM.fullmatch(item)):
@@ -178,16 +178,16 @@ def _grammar_list(value: str) -> list[Mailbox]:
     if len(value) <= _LONGEST_GRAMMAR:
         with contextlib.suppress(ValueError, IndexError, TypeError, RecursionError):
             pairs = email.utils.getaddresses([value], **_LENIENT)
-    found = [_mailbox(name, address) for name, address in pairs]
-    if not any(box.address for box in found) or any(re.search("[,<>]", each) for _, each in pairs):
+    boxes = [_mailbox(name, address) for name, address in pairs]
+    if not any(box.address for box in boxes) or any(re.search("[,<>]", each) for _, each in pairs):
         # Whole entries inside an encoded word, unbalanced quotes and brackets.
         texts = re.split(r"[\s<>,;:\"()\\\[\]]+", decode_words(value))
-        found = [_mailbox("", text) for text in texts if "@" in text]
-    return [box for box in found if box.address]
+        boxes = [_mailbox("", text) for text in texts if "@" in text]
+    return [box for box in boxes if box.address]
 
 
 def _mailbox(name: str | None, address: str) -> Mailbox:
-    """A clean mailbox; its address is "" if unusable."""
+    """Return a clean mailbox; its address is "" if unusable."""
     if "=?" in address and "@" in address:
         address = decode_words(address)
     address = _DIRT.sub("", visible(address)).strip("'`,;:").rstrip(".").lower()
@@ -204,7 +204,7 @@ def _clean_name(name: str) -> str:
 
 # ---- Dates of mail: RFC 2822 with all its dialects, ISO 8601, and which of several to believe.
 
-_PLAUSIBLE_YEARS = range(1981, 2101)  # mail is older than 1981 only by a clock that was never set
+_PLAUSIBLE_YEARS = range(1981, 2101)  # earlier dates come from clocks that were never set
 _POSSIBLE_YEARS = range(1970, 2101)  # placeholders such as 1979, if nothing is better
 
 _FURTHEST_ZONE = dt.timedelta(hours=14)
@@ -214,12 +214,12 @@ _NUMBERS = [re.compile(form) for form in SPELLINGS["dates"].values()]
 _PLAIN_DATE, _ISO, _CLOCK, _OFFSET = map(re.compile, SPELLINGS["times"].values())
 _MONTHS = [f"{name.lower()} {more}".split() for name, more in SPELLINGS["months"].items()]
 _MONTH = {start: number for number, starts in enumerate(_MONTHS, 1) for start in starts}
-_CLOCKS_DIFFER = dt.timedelta(days=1)  # at most: a mail is no younger than its arrival
+_CLOCKS_DIFFER = dt.timedelta(days=1)  # at most; a mail can't be newer than its arrival
 _ARRIVALS = ("delivery-date", "x-originalarrivaltime", "resent-date")
 
 
 def parse_date(text: str) -> dt.datetime | None:
-    """The date in `text`, if any, in its zone; a missing zone, or one over 14 hours off, is UTC."""
+    """Return the date in `text`, if any, in its zone; UTC if the zone is missing or over 14 h."""
     text = text.strip()[:200]
     with contextlib.suppress(ValueError):
         if plain := _PLAIN_DATE.fullmatch(text):
@@ -237,7 +237,7 @@ def parse_date(text: str) -> dt.datetime | None:
 
 def _by_parts(text: str) -> dt.datetime:
     """Return a date in any order and language. Raises ValueError if it has no month, day or year.
-    (`email` takes a zone that it does not know for UTC, and "+1" for a minute.)"""
+    (`email` takes an unknown zone for UTC, and "+1" for a minute.)"""
     text = unicodedata.normalize("NFKC", text).lower()
     text = re.sub("[a-z]+", lambda word: SPELLINGS["zones"].get(word[0], word[0]), text)
     date = next(filter(None, (form.search(text) for form in _NUMBERS)), None)
@@ -254,7 +254,7 @@ def _by_parts(text: str) -> dt.datetime:
     hour, minute, second = (int(clock[at] or 0) for at in (2, 3, 4)) if clock else (0, 0, 0)
     if clock and (half := clock[1] or clock[5]):
         hour = hour % 12 + (0 if half == "a" else 12)
-    # A leap second has no place in datetime, and 25:00 is late on the day that is written.
+    # datetime has no leap seconds; 25:00 counts as the end of the written day.
     time = dt.timedelta(hours=hour, minutes=minute, seconds=min(second, 59))
     local = dt.datetime(year, month, day) + min(time, _END_OF_DAY)
     zone = dt.timedelta()
@@ -266,48 +266,48 @@ def _by_parts(text: str) -> dt.datetime:
 
 
 def zoned(date: dt.datetime) -> dt.datetime | None:
-    """`date` to the second; naive dates count as UTC. None where UTC may leave the calendar."""
+    """Return `date` to the second; naive dates count as UTC. None if UTC may leave the calendar."""
     date = date.replace(microsecond=0, tzinfo=date.tzinfo or dt.UTC)
     return date if dt.MINYEAR < date.year < dt.MAXYEAR else None
 
 
 def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
-    """The first candidate of a plausible year, else the first of a possible one, else None."""
+    """Return the first candidate of a plausible year, else the first of a possible one, or None."""
     years = (_PLAUSIBLE_YEARS, _POSSIBLE_YEARS)
     dates = [date for date in candidates if date is not None]
     return next((d for span in years for d in dates if d.astimezone(dt.UTC).year in span), None)
 
 
 def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datetime | None:
-    """The date of a mail: its Date, or another if that is absurd or after its newest Received."""
+    """Return a mail's Date, or another date if that is absurd or after the newest Received."""
     date = next(filter(None, map(parse_date, headers.every("date"))), None)
     today = dt.datetime.now(dt.UTC) + _CLOCKS_DIFFER
     received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
-    known = [each for each in received if each and each.year in _PLAUSIBLE_YEARS and each < today]
-    latest = known[0] + _CLOCKS_DIFFER if known else today
+    dates = [each for each in received if each and each.year in _PLAUSIBLE_YEARS and each < today]
+    latest = dates[0] + _CLOCKS_DIFFER if dates else today
     if date and date.year in _PLAUSIBLE_YEARS and date < latest:
         return date
     arrived = map(parse_date, map(headers.first, _ARRIVALS))
-    return most_plausible(*known, envelope_date and zoned(envelope_date), *arrived, date)
+    return most_plausible(*dates, envelope_date and zoned(envelope_date), *arrived, date)
 
 
-# ---- The header block of a message: mended where it is broken, read by `email`, decoded.
+# ---- The header block of a message: repaired, parsed by `email`, decoded.
 
 _LONGEST_VALUE = 1_000_000  # longer ones are cut: 880 recipients take 60,000 characters
-_LARGEST_BLOCK = 1_000_000  # of a header block, in bytes; what is behind belongs to the body
+_LARGEST_BLOCK = 1_000_000  # bytes of a header block; the rest belongs to the body
 # `email` takes 100 bytes for a line, 1,000 for a part; containers with more are read as text.
 _MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _NAME = rb"[!-9;-~]+[ \t]*:"
-# A line that is neither a header nor indented (the block's end is no line). Names start
-# with a letter here: "9:40 to 10:00" is the rest of a subject, not the header "9".
+# A line that is neither a header nor indented (nor the block's end). Names start with a
+# letter here: "9:40 to 10:00" is the rest of a subject, not the header "9".
 _STRAY_LINE = re.compile(rb"\n(?![A-Za-z][!-9;-~]*[ \t]*:|[ \t]|\Z)")
 _ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")  # where `email` ends headers
-# The line of an mbox, and those of mboxes that it was in before, quoted.
+# The From line of an mbox, and the quoted ones of mboxes that it was in before.
 _FROM_LINES = re.compile(rb"\A(?:>?From (?!:)[^\n]*\n)+")
 _NAME_OF = re.compile(rb"^([!-9;-~]+)[ \t]*:", re.MULTILINE)
-# Headers that no text looks like: a new one after a stray line proves that the block goes on.
+# Headers that don't occur in texts: a new one after a stray line proves that the block goes on.
 _WELL_KNOWN = frozenset(SPELLINGS["headers"]["known"].encode().split())
 # `email` takes quadratic time for the parameters of these headers.
 _ENDLESS_PARAMETERS = re.compile(
@@ -322,7 +322,7 @@ _WORD = re.compile(
 )
 _BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{0,60}\?[bBqQ]\?)")
 
-# The first part of a container whose header doesn't name what divides it.
+# The first part of a container whose header doesn't name the boundary.
 _BOUNDARY = re.compile(rb'^--([^\r\n"\\]{0,69}[!-~])[ \t]*+\r?\n(?=content-)', re.I | re.MULTILINE)
 
 _ENCODING = "content-transfer-encoding"
@@ -337,7 +337,7 @@ Part: TypeAlias = "Message[str, str]"
 
 
 class PartType(NamedTuple):
-    """What a Content-Type header says: `kind` is "text/plain" and the like, in lower case."""
+    """The content of a Content-Type header; `kind` is in lower case, such as "text/plain"."""
 
     kind: str
     charset: str
@@ -374,21 +374,19 @@ class Headers:
         return name in self._values
 
     def first(self, name: str) -> str:
-        """The first value of `name` (lower case), else ""."""
         return _readable(self.raw(name), self.charset) if name in self._values else ""
 
     def raw(self, name: str) -> str:
-        """The first value of `name` (lower case) that says anything, as it was sent, else ""."""
+        """Return the first non-empty value of `name` (lower case), as it was sent, else ""."""
         values = self._values.get(name, [""])
         return values[0] or next(filter(None, values), "")
 
     def every(self, name: str) -> list[str]:
-        """All values of `name` (lower case)."""
         return [_readable(value, self.charset) for value in self._values.get(name, ())]
 
 
 def cut(data: bytes) -> tuple[bytes, bytes]:
-    """The header block, with LF line ends, and the body, cut at the first blank line."""
+    """Return the header block, with LF line ends, and the body, cut at the first blank line."""
     data = _trimmed(data)
     blank = _BLANK_LINE.search(data)
     block = (data[: blank.start()] if blank else data) + b"\n"
@@ -398,7 +396,7 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
 
 
 def split_message(data: bytes) -> tuple[bytes, bytes]:
-    """The header block, its faults mended, and the body."""
+    """Return the repaired header block, and the body."""
     block, body = cut(data)
     block = _FROM_LINES.sub(b"", block)
     if len(block) > _LARGEST_BLOCK:
@@ -407,9 +405,9 @@ def split_message(data: bytes) -> tuple[bytes, bytes]:
     if stray := _STRAY_LINE.search(block):
         if not _NAME_OF.match(block):
             return b"", _trimmed(data)
-        # Indent stray lines that well-known headers follow, so that they continue a header. Only a
-        # header that did not occur before counts: a body may start without a blank line and quote
-        # "From:" and "Subject:" of another mail.
+        # Indent stray lines before well-known headers, so that they continue a header. Only headers
+        # that did not occur before count: a body may start without a blank line and quote "From:"
+        # and "Subject:" of another mail.
         first = stray.start() + 1
         seen = {name.lower() for name in _NAME_OF.findall(block, 0, first)}
         names = _NAME_OF.finditer(block, first)
@@ -423,7 +421,7 @@ def split_message(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _trimmed(data: bytes) -> bytes:
-    """`data` without byte order mark and blank lines before, with line ends that have LF."""
+    """Return `data` without byte order mark and leading blank lines, with LF in line ends."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         data = decode_bytes(data).encode()
     data = data.lstrip(codecs.BOM_UTF8 + b"\r\n")
@@ -433,13 +431,13 @@ def _trimmed(data: bytes) -> bytes:
 
 
 def part_type(part: Part) -> PartType:
-    """The type and charset of a message or MIME part that `email` has parsed."""
+    """Return the type and charset of a message or MIME part that `email` has parsed."""
     return declared_type(str(part.get("content-type", part.get_default_type())))
 
 
 @functools.lru_cache(maxsize=1024)
 def declared_type(value: str) -> PartType:
-    """What the value of a Content-Type header says."""
+    """Return the content of a Content-Type value."""
     part: Part = Message()
     part["Content-Type"] = _readable(value[:_LONGEST_TYPE])
     kind = one_line(part.get_content_type())
@@ -452,13 +450,13 @@ def declared_type(value: str) -> PartType:
 
 
 def encoding_of(part: Part) -> str:
-    """Return the transfer encoding of a part; "" if its bytes stand for themselves."""
+    """Return the transfer encoding of a part; "" if its bytes are not encoded."""
     label = str(part.get(_ENCODING, "")).lower()
     return next((name for name, form in _ENCODINGS.items() if form.search(label)), "")
 
 
 def part_bytes(part: Part, *, is_text: bool = False) -> bytes:
-    """Return the content of a part, its transfer encoding undone however that is spelled."""
+    """Return the decoded content of a part, however its transfer encoding is spelled."""
     encoding, raw = encoding_of(part), copy.copy(part)
     del raw[_ENCODING]
     raw[_ENCODING] = encoding if encoding == "x-uuencode" else "binary"
@@ -467,8 +465,8 @@ def part_bytes(part: Part, *, is_text: bool = False) -> bytes:
 
 
 def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
-    """Return `data` decoded; a text of nothing but base64 is base64 whatever its label says. A
-    list's footer behind the base64 of a text stays in the clear."""
+    """Return `data` decoded; a text that looks entirely like base64 is base64 whatever its label. A
+    list's footer after the base64 of a text is kept as it is."""
     if encoding == "quoted-printable":
         data = binascii.a2b_qp(re.sub(rb"=[ \t]+(?=\r?\n)", b"=", data))
     is_base64 = encoding == "base64"
@@ -480,16 +478,16 @@ def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
     is_readable = len(rest) >= _LEAST_READABLE and not BINARY.search(rest) and strict(rest, "utf-8")
     end = len(data) if is_readable or _BASE64_LINE.search(data, end) else end
     content = unbase64(data[:end])
-    one_case = data in (data.lower(), data.upper())  # a row of a letter, a checksum
+    one_case = data in (data.lower(), data.upper())  # such as a line of x, or a checksum
     if not is_base64 and (one_case or end < len(data) or BINARY.search(content)):
         return data
     return content + (b"\n" + data[end:] if data[end:] else b"")
 
 
 def parse_message_tree(message: bytes) -> Part:
-    """The message as `email` sees it: its MIME tree, or its headers and a payload. Only containers
-    are parsed whole. Those nested too deeply for `email`, with too many lines or parts, or with
-    parameters that would keep it busy for minutes, are read as text."""
+    """Return the message as `email` parses it: a MIME tree, or headers and a payload. Only
+    containers are parsed whole. Those nested too deeply for `email`, with too many lines or parts,
+    or with parameters that would keep it busy for minutes, are read as text."""
     block, body = split_message(message)
     tree = _PARSER.parsebytes(block, headersonly=True)
     is_container = part_type(tree).is_container
@@ -513,7 +511,7 @@ def parse_message_tree(message: bytes) -> Part:
 
 
 def message_in(part: Part, message: Part) -> Part:
-    """Return the message in a part; `email` takes no account of the part's transfer encoding."""
+    """Return the message in a part, decoded: `email` ignores the part's transfer encoding."""
     encoding = encoding_of(part)
     if message.is_multipart() or (message.keys() and encoding != "quoted-printable"):
         return message
@@ -553,7 +551,7 @@ def file_name(part: Part) -> str:
 
 
 def _readable(value: str, charset: str = "") -> str:
-    """A raw header value on one line: unfolded, bytes over 127 decoded."""
+    """Return a raw header value on one line: unfolded, bytes over 127 decoded."""
     value = value[:_LONGEST_VALUE]
     if "\n" in value or "\r" in value:
         lines = value.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -567,8 +565,8 @@ def _readable(value: str, charset: str = "") -> str:
 
 
 def decode_words(value: str) -> str:
-    """Decode RFC 2047 words, on one clean line; what can't be decoded stays. Neighbours of one
-    charset are joined as bytes first, because mailers cut characters in two."""
+    """Decode RFC 2047 words to one clean line; undecodable ones stay. Adjacent words of one charset
+    are joined as bytes first, because mailers cut characters in two."""
     if "=?" not in value:
         return one_line(value)
     value = _BETWEEN_WORDS.sub("", value)

@@ -1,8 +1,8 @@
 """Labels of a mail: Gmail's, the status in an mbox, folder and flags of a Maildir or over IMAP.
 
-They get one name each ("inbox", "sent", "drafts", "spam", "trash", "starred", "unread",
-"answered"); labels of the user's own stay as they are written. Headers are believed only in an
-mbox, whose exporter put them there: in other mail a sender can write what he likes."""
+Each gets one name ("inbox", "sent", "drafts", "spam", "trash", "starred", "unread", "answered");
+the user's own labels stay as written. Headers count only in an mbox, because its exporter wrote
+them; in other mail the sender may have."""
 
 import contextlib
 import csv
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from art_e.text import printable, toml_table, visible
 from data_pipeline.ingest.headers import Headers, decode_words
 
-LEFT_OUT = frozenset({"spam", "trash", "drafts"})  # in no inbox, unless asked for
+LEFT_OUT = frozenset({"spam", "trash", "drafts"})  # left out of inboxes, unless asked for
 
 PROGRAMS = toml_table(__package__, "programs.toml")
 _NAMES: dict[str, str] = PROGRAMS["names"]
@@ -32,63 +32,63 @@ _SHIFTED = re.compile(r"&([\w+,/]*+)-", re.ASCII)
 
 
 def label(name: str) -> str:
-    """The one name of a label or a folder."""
-    # A Mac's file names have letters and accents apart.
+    """Return the one name of a label or a folder."""
+    # File names on a Mac have letters and accents as separate characters.
     plain = unicodedata.normalize("NFC", " ".join(visible(name).split())[:_LONGEST])
     return _NAME_OF.get(plain.lower().replace("_", " "), plain)
 
 
 def of_mbox(headers: Headers) -> tuple[str, ...]:
-    """What an exporter wrote at the top of a mail: Gmail's labels, or Status and X-Status."""
+    """Return the labels that an exporter wrote: Gmail's labels, or Status and X-Status."""
     gmail = decode_words(headers.first("x-gmail-labels"))
-    found = list(map(label, next(csv.reader([gmail], skipinitialspace=True), [])))
-    found += [_STATUS[each] for each in headers.first("x-status") if each in _STATUS]
+    labels = list(map(label, next(csv.reader([gmail], skipinitialspace=True), [])))
+    labels += [_STATUS[each] for each in headers.first("x-status") if each in _STATUS]
     for program in ("x-mozilla-status", "x-evolution"):
         with contextlib.suppress(ValueError):
-            found += of_flags(program, int(headers.first(program).rpartition("-")[2], 16))
+            labels += of_flags(program, int(headers.first(program).rpartition("-")[2], 16))
     if "status" in headers and "R" not in headers.first("status"):
-        found.append("unread")
-    return in_order(found)
+        labels.append("unread")
+    return in_order(labels)
 
 
 def of_maildir(folder: str, file: str) -> tuple[str, ...]:
-    """The folder (a path, or names with full stops between), cur or new below it, and the flags."""
+    """Return the labels of a message: its folder (separated by "/" or "."), new, and its flags."""
     path, _, kind = folder.rpartition("/")
     path = _TOP.sub("", path.replace(".directory/", "/"))  # KMail's
     place = words_of(path.strip("./").replace("/.", "/").replace(".", "/")) or "inbox"
     leaf = label(place.rpartition("/")[2])
-    found = [leaf if leaf in _FOLDERS else label(place), *_below(place.split("/"))]
-    # Where ":" isn't allowed in file names, "!" or ";" stands for it.
-    given = "".join(INFO.split(file, maxsplit=1)[1:])
-    if kind == "new" or not ("S" in given or file.endswith(".eml")):  # Thunderbird's has no flags
-        found.append("unread")
-    return in_order([*found, *(_FLAGS[each] for each in given if each in _FLAGS)])
+    labels = [leaf if leaf in _FOLDERS else label(place), *_below(place.split("/"))]
+    # On file systems without ":" in names, "!" or ";" replaces it.
+    flags = "".join(INFO.split(file, maxsplit=1)[1:])
+    if kind == "new" or not ("S" in flags or file.endswith(".eml")):  # Thunderbird's has no flags
+        labels.append("unread")
+    return in_order([*labels, *(_FLAGS[each] for each in flags if each in _FLAGS)])
 
 
 def of_imap(
     folder: str, attributes: Collection[str], flags: Collection[str], gmail: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """The folder (names with "/" between them), the message's flags, and its labels at Gmail.
-    Attributes and flags are in lower case. What lies below spam or trash is spam or trash."""
-    # Some servers keep all folders below the inbox.
+    """Return the labels of a message: its folder (separated by "/"), its flags, and Gmail's labels.
+    Attributes and flags are in lower case. Folders below spam or trash are spam or trash, too."""
+    # Some servers put all folders below the inbox.
     place = folder[6:] if folder[:6].casefold() == "inbox/" else folder
     special = [_IMAP[each] for each in attributes if each in _IMAP]
     top = label(place.partition("/")[0])
-    found = special or [label(place), *[top] * (top in ("spam", "trash"))]
-    found += [_IMAP[each] for each in flags if each in _IMAP]
-    found += ["unread"] * ("\\seen" not in flags)
-    return in_order([*found, *(label(each.removeprefix("\\")) for each in gmail)])
+    labels = special or [label(place), *[top] * (top in ("spam", "trash"))]
+    labels += [_IMAP[each] for each in flags if each in _IMAP]
+    labels += ["unread"] * ("\\seen" not in flags)
+    return in_order([*labels, *(label(each.removeprefix("\\")) for each in gmail)])
 
 
 def of_path(name: str) -> tuple[str, ...]:
-    """The label of a mailbox, such as "Trash.mbox/mbox"; spam and trash label all below them."""
+    """Return the labels of a mailbox such as "Trash.mbox/mbox"; spam and trash pass downwards."""
     parts = [label(_ENDING.sub("", part)) for part in name.split("/") if part[-4:] != ".sbd"]
-    known = [part for part in parts if part in _FOLDERS] + ["trash"] * bool(_DELETED.search(name))
-    return in_order([*known[-1:], *_below(_ENDING.sub("", part) for part in name.split("/"))])
+    folders = [part for part in parts if part in _FOLDERS] + ["trash"] * bool(_DELETED.search(name))
+    return in_order([*folders[-1:], *_below(_ENDING.sub("", part) for part in name.split("/"))])
 
 
 def words_of(folder: str) -> str:
-    """A folder's name without modified UTF-7 (RFC 3501), which not every program keeps to."""
+    """Return a folder's name decoded from modified UTF-7 (RFC 3501), if it is that."""
 
     def unshifted(match: "re.Match[str]") -> str:
         with contextlib.suppress(ValueError):
@@ -103,10 +103,10 @@ def _below(parts: Iterable[str]) -> list[str]:
 
 
 def of_flags(program: str, flags: int) -> list[str]:
-    """The labels that the bits of a mail program's flags stand for."""
+    """Return the labels of the bits in a mail program's flags."""
     return [name for name, bit in _BITS[program].items() if bool(flags & bit) != (name == "unread")]
 
 
 def in_order(labels: list[str]) -> tuple[str, ...]:
-    """The labels in order, each once."""
+    """Return the labels sorted, without repeats."""
     return tuple(sorted({each for each in labels if each}))[:_MOST]

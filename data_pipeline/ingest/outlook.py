@@ -18,7 +18,7 @@ from data_pipeline.ingest.charsets import decode_bytes
 
 MAGIC = bytes.fromhex("d0cf11e0a1b11ae1")
 _NTFS_EPOCH, _LAST_TICK = dt.datetime(1601, 1, 1, tzinfo=dt.UTC), 26 * 10**17
-# Of the headers as they came; the parts behind them are written again.
+# MIME fields of the original headers, which are replaced because the parts are written again.
 _MIME_FIELD = re.compile(r"^(?:content-[\w-]+|mime-version):.*\n(?:[ \t].*\n)*", re.I | re.M)
 _TABLE, _INNER = "__properties_version1.0", "__substg1.0_3701000D/"
 
@@ -31,7 +31,7 @@ def message_of(data: bytes) -> bytes:
 
 
 class _Item:
-    """The properties below `place`; numbers stand in a table behind a header of `skip` bytes."""
+    """The properties below `place`; numbers are in a table after a header of `skip` bytes."""
 
     def __init__(self, streams: dict[str, bytes], place: str, skip: int) -> None:
         self._streams, self.place = streams, place
@@ -56,18 +56,18 @@ class _Item:
     def party(self, name: int, *addresses: int) -> str:
         """Return a name and its address; Exchange has addresses that are directory paths."""
         mail = next((each for tag in addresses if "@" in (each := self.text(tag))), "")
-        shown = self.text(name).replace('"', "")
-        return f'"{shown}" <{mail}>' if mail else shown
+        label = self.text(name).replace('"', "")
+        return f'"{label}" <{mail}>' if mail else label
 
     def below(self, kind: str) -> list["_Item"]:
         """Return the recipients or the attachments."""
         pattern = re.compile(rf"{re.escape(self.place)}__{kind}_version1\.0_#\w+/")
-        places = {found[0] for name in self._streams if (found := pattern.match(name))}
+        places = {match[0] for match in map(pattern.match, self._streams) if match}
         return [_Item(self._streams, place, 8) for place in sorted(places)]
 
 
 def _message(item: _Item, streams: dict[str, bytes]) -> bytes:
-    # Exchange puts a line of its own above the headers.
+    # Exchange writes its own line above the headers.
     lines = filter(re.compile(r"[!-9;-~]+:|[ \t]+\S").match, item.text(0x007D).splitlines())
     head = _MIME_FIELD.sub("", "".join(f"{line}\n" for line in lines))
     fields = {"From": item.party(0x0C1A, 0x5D01, 0x5D02, 0x0C1F, 0x0065)}

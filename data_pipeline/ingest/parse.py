@@ -1,10 +1,10 @@
-"""A message made into what the inbox stores: raw bytes in, `ParsedEmail` or `Skipped` out.
+"""Parses a message: raw bytes in, `ParsedEmail` or `Skipped` out.
 
-Never an exception: what can't be read is guessed, left out or quarantined. Reasons for quarantine:
-"empty" (no bytes, or only white space), "not-mail" (none of From, To, Date, Message-ID, Subject),
-"too-large" (over 50 MB), "gone" and "unread" (its source could not give it), "too-slow" (over 20 s
-of CPU time), "too-much-memory" (over 370 MB), "parse-error" (unforeseen; the detail names the
-exception). The limits hold for what is indexed of a mail as well."""
+It never raises: what can't be read is guessed, left out or quarantined. Reasons for quarantine:
+"empty" (no bytes, or only white space), "not-mail" (no From, To, Date, Message-ID or Subject),
+"too-large" (over 50 MB), "gone" and "unread" (the source failed), "too-slow" (over 20 s of CPU
+time), "too-much-memory" (over 370 MB), "parse-error" (unforeseen; the detail names the exception).
+The limits include the time and memory to index the mail."""
 
 import datetime as dt
 import hashlib
@@ -36,20 +36,20 @@ from data_pipeline.ingest.headers import Headers, Part, PartType, decode_words, 
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import ParsedEmail, RawMessage, Skipped
 
-# Of a text that is read, in bytes, and of what is stored of a mail's texts.
+# Bytes of a text that are read, and characters of a mail that are stored.
 _LARGEST_TEXT, MOST_CHARS = 6_000_000, 2_000_000
 REST = f"\n[Longer than {MOST_CHARS:,} characters: the rest is left out]"
 
-# ---- HTML mail made into readable text, and telling HTML from text that only mentions tags.
+# ---- HTML mail as readable text, and telling HTML from text that only mentions tags.
 
-# Beyond these, tags are stripped. libxml2 drops what is nested deeper than 256.
+# Beyond these, tags are only stripped. libxml2 drops elements at a depth over 256.
 _LONGEST_LAYOUT, _DEEPEST_LAYOUT = 1_000_000, 100
 
 _CELL_GAP = "\ue000"  # private use: survives the layout's collapsing of white space
 _INLINE, _TABLE_TAGS = SPELLINGS["html"]["inline"].split(), SPELLINGS["tables"]
 _CONFIG = ParserConfig(css=CSS_PROFILES["strict"].copy(), display_links=False, display_images=False)
 
-# Each form matches to its end or the text's, which takes linear time.
+# Each alternative may also end with the text, so that matching takes linear time.
 _UNSEEN = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^<>]*>.*?(?:</\1\b[^<>]*>|\Z)",
     re.IGNORECASE | re.DOTALL,
@@ -65,13 +65,13 @@ _DOCUMENT_START = re.compile(
     r"\s*(?:<![^<>]*>\s*)*(?:<!doctype\s+html|<(?:html|head|body|meta|title)\b)", re.IGNORECASE
 )
 _INNER_START = re.compile(r"^[ \t]*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.MULTILINE)
-# A document inside a text needs this many tags, a text made of tags this share of them.
+# Minimum tags of a document inside a text; minimum tags, and their share, of a text made of tags.
 _INNER_TAGS, _LEAST_TAGS, _TAG_SHARE = 20, 5, 0.4
 _LINES_PER_BLOCK = 4
 
 
 def html_to_text(source: str) -> str:
-    """The text of an HTML document, readable line by line; never fails."""
+    """Return the text of an HTML document, readable line by line; never raises."""
     text = None
     if len(source) <= _LONGEST_LAYOUT:
         with suppress(etree.LxmlError, ValueError, LookupError, TypeError, AttributeError):
@@ -86,7 +86,7 @@ def html_to_text(source: str) -> str:
 def _without_html(text: str) -> str:
     """Make the HTML in a text declared plain readable: a text that starts as a document, a whole
     document (`<html>` at a line's start, at least 20 tags) inside one, or a text of which 40 % are
-    tags, and not links alone (AOL wrote those into plain text)."""
+    tags. Links alone don't count: AOL wrote those into plain text."""
     if text.count("<") < _LEAST_TAGS:
         return text
     if _DOCUMENT_START.match(text):
@@ -106,40 +106,40 @@ def _converted(text: str, start: int) -> str:
     end = text.lower().rfind("</html>", start)
     end = len(text) if end < 0 else end + len("</html>")
     source = text[start:end]
-    # Written in lines, with a frame of tags around: laying it out would join the lines.
+    # Plain lines in a frame of tags: a layout would join the lines.
     in_lines = len(_BLOCK_TAG.findall(source)) * _LINES_PER_BLOCK < source.count("\n")
     return text[:start] + (_strip_tags(source) if in_lines else html_to_text(source)) + text[end:]
 
 
 def _layout(source: str) -> str | None:
-    """The text as `inscriptis` lays it out; None if the document is too deep for it."""
+    """Return the text as `inscriptis` lays it out; None if the document is too deep for it."""
     parser = HTMLParser(encoding="utf-8")
     tree = document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     etree.strip_tags(tree, etree.Comment, etree.ProcessingInstruction)
     _show_links(tree)
     if not _flattened(tree):
         return None
-    # They change nothing outside preformatted text, and take most of the time.
+    # Inline tags matter in preformatted text only, and take most of the time.
     if tree.find(".//pre") is None:
         etree.strip_tags(tree, *_INLINE)
     return str(Inscriptis(tree, _CONFIG).get_text())
 
 
 def _show_links(tree: HtmlElement) -> None:
-    """Write the address of each link behind its text, once, unless the text says it."""
-    shown = set[str]()
+    """Write the address of each link after its text, once, unless the text contains it."""
+    written = set[str]()
     for link in tree.iter("a"):
         address = _HREF.match((link.get("href") or "").strip().replace(" ", "%20"))
-        if address and address[1] not in shown:
+        if address and address[1] not in written:
             text = "".join(link.itertext()).strip()
             picture = "" if text else " ".join(each.get("alt") or "" for each in link.iter("img"))
             if (text or picture.strip()) and address[2] not in text:
                 link.tail = f"{picture} ({address[1]}){link.tail or ''}"
-                shown.add(address[1])
+                written.add(address[1])
 
 
 def _flattened(tree: HtmlElement) -> bool:
-    """Make tables rows of words and drop attributes, in place; False if the tree is too deep."""
+    """Turn tables into rows of words, and drop attributes; return False if the tree is too deep."""
     pending = [(tree, 1)]
     while pending:
         element, depth = pending.pop()
@@ -160,7 +160,7 @@ def _flattened(tree: HtmlElement) -> bool:
 
 
 def _strip_tags(source: str) -> str:
-    """The text between the tags, without scripts and styles; linear in the length."""
+    """Return the text between the tags, without scripts and styles, in linear time."""
     text = _UNSEEN.sub(" ", source)
     text = _TOKEN.sub(lambda tag: "\n" if _BLOCK_TAG.match(tag[0]) else " ", text)
     return "\n".join(" ".join(line.split()) for line in html.unescape(text).split("\n"))
@@ -185,7 +185,7 @@ class PlainMessage(NamedTuple):
 
 
 def plain_message(data: bytes) -> PlainMessage | None:
-    """The message, if it is well formed and its body is one text; else None."""
+    """Return the message if it is well formed and its body is one text, else None."""
     block, body = head.cut(data)
     if len(block) > _LARGEST_BLOCK or not _WELL_FORMED.fullmatch(block):
         return None
@@ -217,7 +217,7 @@ _ENTRIES = ("VEVENT", "VTODO", "VJOURNAL")
 
 def invitation_text(calendar: str) -> str:
     """Return lines such as `When: Monday 17 April 2023, 14:30 to 15:30 (Europe/Berlin)` for each
-    entry of a calendar without folds; one without entries stays as it is."""
+    entry of an unfolded calendar; a calendar without entries is returned as it is."""
     lines: list[str] = []
     inside, entry, people = list[str](), dict[str, str](), list[str]()
     for match in filter(None, map(_PROPERTY.match, calendar.splitlines())):
@@ -258,7 +258,7 @@ def _span(start: str, zone: str, end: str, duration: str) -> str:
             last += dt.timedelta(**{unit: int(n) for unit, n in length.groupdict("0").items()})
     except (ValueError, OverflowError):
         return f"{start} to {end}" if end else start
-    is_whole = "T" not in start  # days; the end is the day behind
+    is_whole = "T" not in start  # whole days; the end is exclusive
     last -= dt.timedelta(days=is_whole and last > first)
     day, last_day = (f"{each:%A} {each.day} {each:%B %Y}" for each in (first, last))
     if is_whole:
@@ -268,7 +268,7 @@ def _span(start: str, zone: str, end: str, duration: str) -> str:
     return f"{day}, {first:%H:%M}" + until * (last != first) + f" ({zone})" * bool(zone)
 
 
-# ---- The body of a message: one text out of whatever tree of MIME parts it is.
+# ---- The body of a message: one text from a tree of MIME parts.
 
 _DEEPEST_PART = 20
 _META = re.compile(
@@ -284,7 +284,7 @@ Used = TypeVar("Used")
 
 
 def leaf_text(data: bytes, kind: PartType) -> str:
-    """The readable text of a part's bytes, its transfer encoding undone; a long text is cut."""
+    """Return the readable text of a part's bytes (after transfer decoding); cut a long text."""
     is_calendar = kind.kind == "text/calendar" or bool(_CALENDAR.match(data))
     data = _FOLD.sub(b"", data) if is_calendar else data
     end = len(data)
@@ -300,14 +300,14 @@ def leaf_text(data: bytes, kind: PartType) -> str:
 
 
 def charset_of(data: bytes, kind: PartType) -> str:
-    """Return the charset that a part declares, or its HTML for it."""
+    """Return the charset that a part declares, or else its HTML."""
     is_undeclared = kind.is_html and codec_of(kind.charset) in ("", "ascii")
     meta = _META.search(data, 0, 4_000) if is_undeclared else None
     return meta[1].decode() if meta else kind.charset
 
 
 def _unflowed(text: str, is_delsp: bool) -> str:
-    """Return text of format=flowed (RFC 3676) with a line for each paragraph."""
+    """Return format=flowed text (RFC 3676) with one line per paragraph."""
     paragraphs: list[list[str]] = []
     depth_of_open = -1
     for line in text.replace("\r\n", "\n").split("\n"):
@@ -326,7 +326,7 @@ def _cut(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The readable text of a text/plain body: tidy, stray quoted-printable and HTML undone."""
+    """Return a text/plain body as tidy text, with stray quoted-printable and HTML decoded."""
     text = tidy(text)
     readable = _without_html(head.without_stray_quoted_printable(text))
     return text if readable is text else tidy(readable)
@@ -335,8 +335,8 @@ def plain_text(text: str) -> str:
 def _texts(
     part: Part, attachments: list[AttachedFile], depth: int = 0, *, is_message: bool = True
 ) -> list[str]:
-    """Return the texts of a message or part in reading order, and add each attachment in it. A text
-    that is a whole message may call itself an attachment."""
+    """Return the texts of a message or part in reading order, and append its `attachments`. The
+    text of a whole message counts as text even if it calls itself an attachment."""
     kind = head.part_type(part)
     if kind.kind.startswith("multipart/") and not part.is_multipart():
         header = f"Content-Type: {kind.kind}\n\n".encode()
@@ -355,7 +355,7 @@ def _texts(
                 for child in head.children(part)
             ]
             if kind.kind == "multipart/alternative":
-                return _telling([each for each in parts if each[1]])
+                return _chosen_texts([each for each in parts if each[1]])
             return [text for _, texts in parts for text in texts]
         if kind.kind.endswith(("status", "notification", "report")):
             fields = (field for child in head.children(part) for field in child.items())
@@ -374,7 +374,7 @@ def _texts(
 
 
 def _uuencoded(match: re.Match[bytes]) -> AttachedFile:
-    """Return a file as mail had it before MIME: encoded, in the middle of the text."""
+    """Return a file that is encoded in the middle of a text, as before MIME."""
     part: Part = Message()
     part["Content-Transfer-Encoding"] = "x-uuencode"
     part.add_header("Content-Disposition", "attachment", filename=match[1].decode("latin-1"))
@@ -382,9 +382,9 @@ def _uuencoded(match: re.Match[bytes]) -> AttachedFile:
     return _attachment(part, PartType("application/octet-stream", ""))
 
 
-def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
-    """Return the invitations, and the plain text, HTML that says much more, or both if each lacks
-    what the other says (plain text may be a notice that there is HTML)."""
+def _chosen_texts(versions: list[tuple[PartType, list[str]]]) -> list[str]:
+    """Return the invitations, after the plain text, or HTML that says much more, or both if each
+    has words that the other lacks (the plain text may just say that there is HTML)."""
     plain = [text for kind, texts in versions if kind.kind == "text/plain" for text in texts]
     rich = [text for kind, texts in versions if kind.is_html or kind.is_container for text in texts]
     events = [text for kind, texts in versions if kind.kind == "text/calendar" for text in texts]
@@ -401,7 +401,7 @@ def _attachment(part: Part, kind: PartType) -> AttachedFile:
     return AttachedFile(name, kind.kind, head.part_bytes(part), kind.charset)
 
 
-def _kept(file: AttachedFile) -> AttachedFile:
+def _storable(file: AttachedFile) -> AttachedFile:
     is_large = len(file.data or b"") > records.LARGEST_FILE
     return file._replace(data=None) if is_large else file
 
@@ -414,12 +414,12 @@ def _line(file: AttachedFile) -> str:
 
 
 def _open_packed(tree: Part, extractor: Extractor) -> None:
-    """Unpack winmail.dat, signed S/MIME and .eml files in `tree`, but no body that it has."""
+    """Unpack winmail.dat, signed S/MIME and .eml files in `tree`, without repeating its body."""
     parts = [(tree, 0)]
     for part, depth in parts:
         kind = head.part_type(part)
         is_file = kind.kind.startswith("application/") and not part.is_multipart()
-        file = _kept(_attachment(part, kind)) if is_file else None
+        file = _storable(_attachment(part, kind)) if is_file else None
         form = form_of(file) if file else ""
         if file and form in PACKED and (mime := read(file, extractor.ask, leaf_text)[0]):
             packed = head.parse_message_tree(mime.encode("latin-1"))
@@ -437,7 +437,7 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
 
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD, _LONGEST_LIST = 40, 300
-_MANY = 20  # characters that show as nothing
+_MANY = 20  # as many invisible characters, or more, are reported
 _MOST_FILES = 1_000  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
 _MOST_REFERENCES = 30
@@ -450,8 +450,8 @@ _BRACKETED = re.compile(r"<([^<>]+)>")
 def parse_within(
     message: RawMessage, extractor: Extractor | None, use: Callable[[ParsedEmail], Used | Skipped]
 ) -> Used | Skipped:
-    """What `use` makes of the mail, with its attachments' texts if there is an `extractor`, within
-    the limits of one mail, or why there is nothing; never raises."""
+    """Return what `use` makes of the mail within the limits of one mail, or why there is nothing;
+    never raises. With an `extractor` the mail has its attachments' texts."""
     source = scrub(message.source)
     try:
         if message.size > records.LARGEST_MESSAGE:
@@ -470,18 +470,18 @@ def parse_within(
         return Skipped(source, "parse-error", detail)
 
 
-# In bytes. A message up to this takes no 2 s (see the tests); timers would slow ingest by a tenth.
+# A message of fewer bytes takes under 2 s (see the tests). Timers would slow ingest by a tenth.
 _QUICK = 20_000
 
 
 class _TooSlowError(BaseException):
-    """A mail's time is over; no handler of what one part of it raises may take this."""
+    """Parsing timed out. A BaseException, so that handlers of a part's errors don't catch it."""
 
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise `_TooSlowError` here after `CPU_SECONDS` of this process's time, or `MemoryError`. Only
-    a main thread can be interrupted; all that parse mail are."""
+    """Raise `_TooSlowError` in this block after `CPU_SECONDS`, or `MemoryError`. Only a main thread
+    can be interrupted, so mail is parsed in main threads."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -518,21 +518,21 @@ def _parse_message(
     place = {"labels": labels, "junk": not LEFT_OUT.isdisjoint(labels), "gmail_thread": thread}
     place["owner"] = raw.owner
     attached = _cut("".join(text for _, text in readings))
-    kept = tuple(file for file, _ in readings) or tuple(files[:_MOST_FILES])
+    stored = tuple(file for file, _ in readings) or tuple(files[:_MOST_FILES])
     date = raw.envelope_date
-    return compose(source, headers, body, date, attached=attached, files=kept, **place)
+    return compose(source, headers, body, date, attached=attached, files=stored, **place)
 
 
 def _reading(file: AttachedFile, extractor: Extractor) -> tuple[AttachedFile, str]:
-    """The file, marked if it is not read, and its text under its name."""
+    """Return the file, marked if it is not read, and its text under its name."""
     text, unread = read(file, extractor.ask, leaf_text)
     reason = unread and f": {unread}"
-    entry = f"\n\n[Text of {file.name}{reason}]\n{_shown(tidy(scrub(text)))}".rstrip()
+    entry = f"\n\n[Text of {file.name}{reason}]\n{_visible(tidy(scrub(text)))}".rstrip()
     return file._replace(unread=unread), entry if text or unread not in ("", PICTURE) else ""
 
 
 def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMessage:
-    """The header fields and the readable body of any message, by the standard library."""
+    """Return header fields, readable body and files of any message, by the standard library."""
     tree = head.parse_message_tree(data)
     if extractor is not None:
         extractor.ends = time.monotonic() + records.ATTACHMENT_SECONDS
@@ -542,13 +542,13 @@ def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMe
     body = "\n\n".join([*texts, "\n".join(map(_line, attachments))]).strip("\n")
     headers = Headers(tree.raw_items())
     headers.charset = next(filter(None, (head.part_type(each).charset for each in tree.walk())), "")
-    return PlainMessage(headers, body, list(map(_kept, attachments)))
+    return PlainMessage(headers, body, list(map(_storable, attachments)))
 
 
 def compose(
     source: str, headers: Headers, body: str, envelope_date: dt.datetime | None, **more: Any
 ) -> ParsedEmail:
-    """Return the mail of a header block and a body that is text already."""
+    """Return the mail of a header block and a decoded body."""
     date = head.sent_date(headers, envelope_date)
     sent_at = date and date.astimezone(dt.UTC).replace(tzinfo=None)
     offset = date and date.utcoffset()
@@ -567,7 +567,7 @@ def compose(
     to, cc, bcc = roles
     decoded = decode_words(headers.first("subject"))
     subject = visible(decoded)
-    body = _shown(_cut(body), len(decoded) - len(subject))
+    body = _visible(_cut(body), len(decoded) - len(subject))
     message_id = _clean_message_id(headers.first("message-id"))
     message_id = message_id or derived_message_id(sent_at, sender, subject, body)
     mailing_list = " ".join(decode_words(headers.first(name)) for name in ("list-id", "list-post"))
@@ -584,15 +584,15 @@ def compose(
 
 
 def _is_bulk(headers: Headers) -> bool:
-    # Services send bills and bookings with one of the last three alone.
+    # Bills and bookings have only one of Precedence, List-Unsubscribe and Feedback-ID.
     automatic = headers.first("auto-submitted").lower().startswith("auto-replied")
     precedence = headers.first("precedence").lower() in ("bulk", "list", "junk")
     mass = "list-unsubscribe" in headers and (precedence or "feedback-id" in headers)
     return "list-id" in headers or "list-post" in headers or automatic or mass
 
 
-def _shown(text: str, left_out: int = 0) -> str:
-    """The text without characters that show as nothing; a line says so if many were `left_out`."""
+def _visible(text: str, left_out: int = 0) -> str:
+    """Return the text without invisible characters; a line says so if many were `left_out`."""
     seen = visible(text)
     if lost := len(text) - len(seen):
         seen, left_out = tidy(seen), left_out + lost
@@ -600,7 +600,7 @@ def _shown(text: str, left_out: int = 0) -> str:
 
 
 def _clean_message_id(value: str) -> str:
-    """The id in its angle brackets and without white space; "" if there is no usable one."""
+    """Return the id in its angle brackets, without white space; "" if it is unusable."""
     if _USUAL_ID.fullmatch(value):
         return value
     value = "".join(visible(head.one_line(value)).split())

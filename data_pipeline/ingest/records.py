@@ -1,4 +1,4 @@
-"""What travels through ingest: raw messages in, parsed mail out; and what one mail may take."""
+"""The records of ingest (raw messages, parsed mail) and the limits on one mail."""
 
 import datetime as dt
 import resource
@@ -14,10 +14,10 @@ Format = Literal["mail", "mbox", "maildir", "eml", "enron", "csv", "hf", "imap",
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 LARGEST_MESSAGE = 50_000_000  # bytes; larger ones are rejected, so sources read one more
-LARGEST_FILE = 20_000_000  # of attached files that are kept and read
-# For one message: CPU time of reading and indexing it, and the time that its attachments may take.
+LARGEST_FILE = 20_000_000  # bytes of an attached file that is stored and read
+# Per message: CPU time to parse and index it, and time to read its attachments.
 CPU_SECONDS, ATTACHMENT_SECONDS = 20.0, 10.0
-# What reading and indexing it may add to this process's memory; attachments have their own process.
+# Memory that a message may add to this process; attachments are read in their own process.
 MEMORY_BYTES = 370_000_000
 _MEMORY_NOW, _DATA_FIELD = Path("/proc/self/statm"), 5  # of Linux
 
@@ -27,7 +27,7 @@ class RawMessage(NamedTuple):
     the same source. `envelope_date` is the container's own date (the From_ line of an mbox), used
     when the message's dates are missing or absurd. `labels` and `gmail_thread` are the container's;
     those in headers count only `in_mbox`. `owner` is the address whose inbox holds it, whoever
-    wrote it. `fault` says why it can't be stored, or with data why only a part of it is."""
+    wrote it. `fault` says why it can't be stored, or if there is data, why only a part of it is."""
 
     source: str
     data: bytes
@@ -44,21 +44,21 @@ class RawMessage(NamedTuple):
 
     @property
     def is_mail(self) -> bool:
-        """Whether it is a mail, and not only a file beside mail."""
+        """False for other files that lie next to mail."""
         return self.fault is None or self.fault.stage != "not_mail"
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedEmail:
     """A message as the inbox stores it. `message_id` has its angle brackets; it is derived from the
-    content where the message has none. `sent_at` is naive UTC, None without a plausible date;
-    `utc_offset` is its own zone's, in minutes. An address stands once in `to`, `cc` or `bcc`.
-    `body` has "\\n" line ends. `junk`: its owner has it in spam, trash or drafts, as one of its
-    `labels` says. `references` are the message ids of the mails that it follows, the nearest last;
-    `gmail_thread` is Gmail's name of its thread, `delivered_to` the address that got it.
-    `mailing_list` has its list's name and addresses; `bulk`: it went to many, or nobody wrote it.
-    `attached` has the texts of attachments, and is read and searched behind the body. `owner` is as
-    in `RawMessage`; with `any_id` copies have any message id, else the same."""
+    content if the message has none. `sent_at` is naive UTC, None without a plausible date;
+    `utc_offset` is that of its time zone, in minutes. An address is in only one of `to`, `cc` and
+    `bcc`. `body` has "\\n" line ends. `junk`: one of its `labels` is spam, trash or drafts.
+    `references` are the message ids of earlier mails in the thread, the nearest last;
+    `gmail_thread` is Gmail's thread id, `delivered_to` the address that received it. `mailing_list`
+    has the list's name and addresses; `bulk`: it was sent to many, or automatically. `attached` has
+    the texts of attachments, which are read and searched after the body. `owner` is as in
+    `RawMessage`; with `any_id`, copies may have different message ids."""
 
     source: str
     message_id: str
@@ -84,12 +84,12 @@ class ParsedEmail:
 
     @property
     def size(self) -> int:
-        """About its bytes."""
+        """The approximate size in bytes."""
         return len(self.body) + len(self.attached)
 
 
 class Skipped(NamedTuple):
-    """A message that isn't stored, or not whole (stage "cut"), and why: a short fixed `reason`."""
+    """A message that isn't stored, or not whole (stage "cut"), with a short fixed `reason`."""
 
     source: str
     reason: str
@@ -99,13 +99,13 @@ class Skipped(NamedTuple):
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Raise `MemoryError` here, on Linux, if this process would take `MEMORY_BYTES` more."""
+    """Raise `MemoryError` in this block, on Linux, if it takes `MEMORY_BYTES` more memory."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if _MEMORY_NOW.exists():
         pages = int(_MEMORY_NOW.read_text().split()[_DATA_FIELD])
-        most = pages * resource.getpagesize() + MEMORY_BYTES
-        if soft == resource.RLIM_INFINITY or most < soft:
-            resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+        limit = pages * resource.getpagesize() + MEMORY_BYTES
+        if soft == resource.RLIM_INFINITY or limit < soft:
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     try:
         yield
     finally:

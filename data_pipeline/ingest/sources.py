@@ -1,7 +1,7 @@
-"""Where mail comes from: a path and its format in, a stream of messages out.
+"""Reads sources of mail: a path and its format in, a stream of messages out.
 
-`detect` finds the format by looking at the content. A message's `source` is the same wherever
-the same mail lies."""
+`detect` finds the format by the content. A message's `source` is relative to the given path, and so
+the same wherever the mail lies."""
 
 import codecs
 import csv
@@ -48,19 +48,19 @@ _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZi
 
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what goes wrong while `path` is read into a `UserError`."""
-    shown = encodable(os.fspath(path))
+    """Turn errors of reading `path` into `UserError`."""
+    label = encodable(os.fspath(path))
     try:
         yield
     except (*_DAMAGE, OSError, MemoryError) as error:
         detail = " ".join(str(error).split()) or type(error).__name__
-        what = f"{shown} is damaged or cut off ({detail}): copy or download it again"
+        what = f"{label} is damaged or cut off ({detail}): copy or download it again"
         if isinstance(error, OSError) and error.errno is not None:
-            at = encodable(str(error.filename)) if error.filename else shown
+            at = encodable(str(error.filename)) if error.filename else label
             what = f"can't read {at} ({error.strerror}): check the path and its permissions"
         elif isinstance(error, MemoryError):
             advice = "give its mail unpacked, or in parts"
-            what = f"{shown} unpacks to more than ingest may hold: {advice}"
+            what = f"{label} unpacks to more than ingest may hold: {advice}"
         raise UserError(what) from error
 
 
@@ -68,8 +68,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def open_source(path: str, format: Format) -> Iterator[RawMessage]:  # noqa: A002
-    """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time. A path that
-    doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
+    """Return the messages of `path` (path, hub id or `synthetic:`), one at a time. A missing path
+    raises `UserError` at once, unreadable content when the iteration gets there."""
     if format == "synthetic":
         return injection_mail() if path == INJECTION else messages(described(path))
     if format != "hf" or Path(path).exists():
@@ -78,7 +78,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage]:  # noqa: A00
 
 
 def messages_of(path: str, read: Reader, nothing: str) -> Iterator[RawMessage]:
-    """Yield what `read` gives of `path`. Raises `UserError` without mail, or over damage."""
+    """Yield the messages that `read` finds in `path`. Raises `UserError` if none, or for damage."""
     is_empty = True
     with reading(path):
         for message in read(Path(path)):
@@ -94,10 +94,10 @@ def _check_there(path: str) -> None:
         why = f"there is no file or folder {encodable(path)}: check the path"
         raise UserError(f"{why} (or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)")
     if not (Path(path).is_file() or Path(path).is_dir()):
-        raise UserError(f"{encodable(path)} is no file or folder: save the mail in one first")
+        raise UserError(f"{encodable(path)} is neither a file nor a folder: save the mail first")
 
 
-# ---- Mail in files: mbox, Maildir, MH, and as Apple Mail, Thunderbird and Outlook keep it.
+# ---- Mail in files: mbox, Maildir, MH, and the files of Apple Mail, Thunderbird and Outlook.
 
 _FAULTS = {name: Skipped("", **fault) for name, fault in PROGRAMS["faults"].items()}
 _MAILDIR, _DELIVERED, _BESIDE_MAIL, _NUMBERED = map(re.compile, PROGRAMS["files"].values())
@@ -107,7 +107,7 @@ _EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,20})</integer>")
 
 
 def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
-    """Every mail of a file (read as `kind`), archive or folder; other files have their fault."""
+    """Yield every mail of a file (read as `kind`), archive or folder; other files have a fault."""
     # Apple Mail exports a folder INBOX.mbox with a file mbox.
     top = f"{path.name}/" if path.is_dir() and path.suffix == ".mbox" else ""
     for name, place in archives.files(path):
@@ -118,15 +118,15 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
             yield _maildir_message(place, name, part)
         else:
             with _opened(place) as stream:
-                found = (kind if place == path else None) or _kind_of(name, stream)
+                form = (kind if place == path else None) or _kind_of(name, stream)
                 labels = of_path(top + name)
-                if found == "pst":
+                if form == "pst":
                     yield from _read_pst(name, place)
-                elif found == "mbox":
+                elif form == "mbox":
                     yield from _read_mbox(name, stream, labels)
-                elif found == "emlx":
+                elif form == "emlx":
                     yield _read_emlx(name, stream, labels, place)
-                elif found == "mail":
+                elif form == "mail":
                     if isinstance(place, Path) and place.name.isdigit():
                         labels = in_order([*labels, *_of_sequences(place.parent)[place.name]])
                     yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1), labels=labels)
@@ -137,30 +137,30 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
 
 @contextmanager
 def _opened(place: Path | BufferedReader) -> Iterator[BufferedReader]:
-    """A file of mail without a byte order mark, with lines that end as they do today."""
+    """Open a file of mail, without its byte order mark and with LF for an old Mac's CR."""
     with archives.decompressed(place) if isinstance(place, Path) else nullcontext(place) as stream:
         if stream.peek(3).startswith(codecs.BOM_UTF8):
             stream.read(3)
         head = stream.peek(_HEAD)
-        is_old = b"\r" in head and b"\n" not in head  # a Mac's of the last century
+        is_old = b"\r" in head and b"\n" not in head
         translated = archives.buffered(lambda size: stream.read(size).replace(b"\r", b"\n"))
         yield translated if is_old else stream
 
 
 def _kind_of(name: str, stream: BufferedReader) -> str | None:
-    """How a file is read; "mail" is a single message, None no mail."""
+    """Return how to read a file: "mail" means a single message, None means that it isn't mail."""
     head, base = stream.peek(_HEAD)[:_HEAD], name.rpartition("/")[2].lower()
     if _BESIDE_MAIL.fullmatch(name):
         return None
     if base.endswith(".eml"):
         return "mail"
-    if way_out := PROGRAMS["closed"].get("olm" if _OLM in name else head[:4].hex()):
-        raise UserError(f"{name} {way_out}")
+    if advice := PROGRAMS["closed"].get("olm" if _OLM in name else head[:4].hex()):
+        raise UserError(f"{name} {advice}")
     lines = BytesIO(head.lstrip(b"\r\n"))
     first = lines.readline()
-    behind = list(_header_block(lines, deque())) if first.startswith(b"From") else []
-    is_mbox = bool(_DATED.match(first)) or _is_separator(first, behind, True)
-    # It starts with header lines, of which some only mail has.
+    header_lines = list(_header_block(lines, deque())) if first.startswith(b"From") else []
+    is_mbox = bool(_DATED.match(first)) or _is_separator(first, header_lines, True)
+    # A mail starts with header lines, some of which only mail has.
     block = _BLANK_LINE.split(head.lstrip(), maxsplit=1)[0]
     names = len(set(_MAIL_HEADER.findall(block))) if _FIRST_LINE.match(block) else 0
     is_mail = names >= (1 if _NUMBERED.fullmatch(base) else 2)
@@ -180,7 +180,7 @@ def _is_maildir(folder: Path) -> bool:
 
 
 def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str]) -> RawMessage:
-    """A message of a Maildir, which another program may flag, move or delete meanwhile."""
+    """Return a message of a Maildir; other programs may flag, move or delete it meanwhile."""
     source = INFO.split(name, maxsplit=1)[0]  # without changing flags (":2,S")
     if part[2] == "tmp":
         return RawMessage(source, b"", fault=_FAULTS["other"])
@@ -189,7 +189,7 @@ def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str
     unique = source.rpartition("/")[2]
     renamed = (file for file in files if INFO.split(encodable(file.name))[0] == unique)
     for now in itertools.chain([place], renamed):
-        # Dovecot can pack them.
+        # Dovecot can compress its files.
         with suppress(FileNotFoundError), _opened(now) as stream:
             folder, file = now.parts[-2:] if isinstance(now, Path) else (part[2], name)
             labels = of_maildir(f"{part[1] or ''}/{folder}", encodable(file))
@@ -199,7 +199,7 @@ def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str
 
 @lru_cache(maxsize=1)
 def _of_sequences(folder: Path) -> dict[str, list[str]]:
-    """The labels of the numbers in MH's file of sequences, such as "unseen: 1-3 7"."""
+    """Return the labels by number in MH's file of sequences, such as "unseen: 1-3 7"."""
     labels, file = defaultdict[str, list[str]](list), folder / ".mh_sequences"
     text = archives.head_of(file, _HEAD).decode("utf-8", "replace") if file.is_file() else ""
     sequences = dict(line.partition(":")[::2] for line in text.splitlines())
@@ -214,7 +214,7 @@ def _of_sequences(folder: Path) -> dict[str, list[str]]:
 def _read_emlx(
     name: str, stream: BufferedReader, labels: tuple[str, ...], place: Path | BufferedReader
 ) -> RawMessage:
-    """A message of Apple Mail, with its size above and a list of properties below."""
+    """Return a message of Apple Mail, without the size before it and the properties after it."""
     size, data = int(stream.readline(40)), stream.read(LARGEST_MESSAGE + _HEAD)
     if not data[size:].lstrip().startswith(_PLIST):  # a wrong size
         size = data.rfind(_PLIST) if _PLIST in data else len(data)
@@ -228,7 +228,7 @@ def _read_emlx(
 
 
 def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
-    """Put back what Apple Mail keeps as files "PART/NAME" in `folder`; say if any is lacking."""
+    """Put back the parts that Apple Mail keeps as files "PART/NAME"; say if any is missing."""
     tree = parse_message_tree(message)
     lacking = sum("x-apple-content-length" in part for part in tree.walk()) or 1
     for file in archives.regular_files(folder) if folder.is_dir() else ():
@@ -247,22 +247,23 @@ def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
 
 
 def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
-    """The mails of an Outlook data file, which libpst's program takes apart."""
+    """Yield the mails of an Outlook data file, which libpst's `readpst` extracts."""
     if (readpst := shutil.which("readpst")) is None or not isinstance(file, Path):
         raise UserError(f"{name} {PROGRAMS['closed']['pst']}")
     with tempfile.TemporaryDirectory() as folder:
-        # Deleted items too, each mail in a file of its own, text in UTF-8.
+        # Include deleted items; write each mail to its own file, text in UTF-8.
         command = [readpst, "-D", "-e", "-8", "-q", "-j", "0", "-o", folder, str(file.absolute())]
         run = subprocess.run(command, capture_output=True, check=False, env=plain_environment())
         if run.returncode:
-            said = (run.stderr + run.stdout).decode("utf-8", "replace").split("\n")[0][:200]
-            raise UserError(f"readpst can't read {file} ({said}): is it whole? copy it again")
-        for each in _read_mail(Path(folder)):
-            yield each._replace(source=f"{name}/{each.source}")
+            reply = (run.stderr + run.stdout).decode("utf-8", "replace").split("\n")[0][:200]
+            raise UserError(f"readpst can't read {file} ({reply}): is it whole? copy it again")
+        for mail in _read_mail(Path(folder)):
+            yield mail._replace(source=f"{name}/{mail.source}")
 
 
 def read_enron(path: Path) -> Iterator[RawMessage]:
-    """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, its parent or a child."""
+    """Yield the mails `maildir/<owner>/<folder...>/<number>` of a tar archive, of the folder
+    `maildir`, its parent or a child."""
     root = path / _ENRON_ROOT if (path / _ENRON_ROOT).is_dir() else path
     above = root.resolve().parts[-2:] if root.is_dir() else ()
     for file in archives.regular_files(root) if root.is_dir() else archives.tar_members(path):
@@ -271,7 +272,7 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
             data = archives.head_of(file, LARGEST_MESSAGE + 1)
         else:
             name, data = file[0], file[1](LARGEST_MESSAGE + 1)
-        # From `maildir` on, whatever folders there are above it.
+        # Paths start at `maildir`, whatever folders are above it.
         parts = [*above, *(part for part in name.split("/") if part not in ("", ".", ".."))]
         start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else len(above)
         yield RawMessage(encodable("/".join([_ENRON_ROOT, *parts[start:]])), data)
@@ -284,14 +285,14 @@ _DAYS = frozenset("Mon Tue Wed Thu Fri Sat Sun".split())
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_READ, _LONGEST_HEADERS = 1 << 20, 1 << 18
-_MMDF = b"\1\1\1\1"  # the line above and below each of MMDF's messages
+_MMDF = b"\1\1\1\1"  # the line before and after each message of MMDF
 _LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,8})\s*$", re.IGNORECASE | re.MULTILINE)
-# The first message of a mailbox of UW-IMAP and Pine holds what they know of it.
+# UW-IMAP and Pine keep internal data in the first message of a mailbox.
 _NOTES = b"\nX-IMAP", b"\nSubject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA"
 
 
 def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> Iterator[RawMessage]:
-    """The messages of a file. `source` is "<file name>#<number>"."""
+    """Yield the messages of a file. `source` is "<file name>#<number>"."""
     for number, (separator, data) in enumerate(_pieces(stream), start=1):
         source = f"{name}#{number}"
         if number == 1 and all(note in b"\n" + data[:2000] for note in _NOTES):
@@ -308,7 +309,7 @@ def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> It
 
 
 def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
-    """From_ line, "" before the first one, and quoted bytes of each message, one at a time."""
+    """Yield the From_ line ("" before the first one) and the quoted bytes of each message."""
     separator, data, before = b"", bytearray(), b"\n"
     ahead = deque[bytes]()
     is_mmdf, is_counted = stream.peek(4).startswith(_MMDF), True
@@ -319,13 +320,13 @@ def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
             separator, data, line = b"", bytearray(), b""
         elif line.startswith(b"From") and line[4:5].isspace() and before.endswith(b"\n"):
             block = list(_header_block(stream, ahead))
-            # Only a short text is looked at, because this may be asked of every line.
+            # Strip short data only, because any line may get here.
             is_first = not separator and len(data) < 1000 and not data.strip()
             if _is_separator(line, block, not before.strip()) or (is_first and _DATED.match(line)):
                 if not is_first:
                     yield separator, bytes(data)
                 separator, data, line = line, bytearray(), b""
-                # Some programs put their own From_ line above one that was there.
+                # Some programs put their own From_ line above an existing one.
                 if block[0].startswith(b"From "):
                     ahead.popleft()
                 if is_counted:
@@ -341,8 +342,8 @@ def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
 def _counted(
     stream: BufferedReader, ahead: deque[bytes], data: bytearray
 ) -> tuple[bool, BufferedReader]:
-    """Move the headers `ahead` and the body that they count (mboxcl) to `data`, if the next message
-    or the end follows it. Return whether it does, and the rest of the stream."""
+    """Move the headers `ahead` and a body of their Content-Length (mboxcl) to `data`, if the next
+    message or the end follows it. Return whether it does, and the rest of the stream."""
     block = b"".join(ahead)
     if (length := _LENGTH.search(block)) is None:
         return False, stream
@@ -360,7 +361,7 @@ def _counted(
 
 
 def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
-    """The lines up to the first that is no header's, with that one; they stay `ahead`."""
+    """Yield the lines up to and with the first that isn't a header's; they stay `ahead`."""
     size, at = 0, 0
     while size < _LONGEST_HEADERS:
         if at == len(ahead):
@@ -373,7 +374,7 @@ def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
 
 
 def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> bool:
-    """Whether a line "From ..." parts two messages, by its form and the headers behind it."""
+    """Return whether a line "From ..." separates messages, by its form and the headers after it."""
     names = len(set(_MAIL_HEADER.findall(b"".join(block).lower())))
     is_whole = len(block) > 1 and not block[-1].strip()
     if _DATED.match(line):
@@ -382,13 +383,13 @@ def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> b
     return is_likely and any(form.fullmatch(line.rstrip()) for form in _UNDATED)
 
 
-# ---- Tables: Kaggle's emails.csv of Enron's mail, data sets of the shape of corbt/enron-emails.
+# ---- Tables: Kaggle's emails.csv of Enron mail, data sets with the columns of corbt/enron-emails.
 
 _NEEDED = ("message_id", "subject", "from", "to", "date", "body")
 
 
 def _read_csv(path: Path) -> Iterator[RawMessage]:
-    """The column `message` of a CSV file, "" if a row lacks it; `source` is the column `file`."""
+    """Yield the column `message` of a CSV file, "" if missing; `source` is the column `file`."""
     # A field is a whole message; the default limit of 128 KB is far too small.
     csv.field_size_limit(2 * LARGEST_MESSAGE)
     with (
@@ -409,7 +410,7 @@ def _read_csv(path: Path) -> Iterator[RawMessage]:
 
 
 def _read_huggingface(path: Path) -> Iterator[RawMessage]:
-    """Parquet files, or all splits of a data set of the hub; `source` is the column file_name."""
+    """Yield the mails of Parquet files or of a hub data set; `source` is the column file_name."""
     local = path.exists()
     rows = _parquet_rows(path) if local else _hub_rows(path.as_posix())
     name = encodable(path.name if local else path.as_posix())
@@ -422,7 +423,7 @@ def _read_huggingface(path: Path) -> Iterator[RawMessage]:
 
 
 def message_of(row: Mapping[str, Any]) -> bytes:
-    """Return the message that a row of a data set takes apart."""
+    """Return the message that a row of a data set holds in columns."""
     lines = []
     for name in ("message_id", "subject", "from", "to", "cc", "bcc", "date"):
         value = row.get(name)  # None and single strings occur among lists, too
@@ -434,14 +435,14 @@ def message_of(row: Mapping[str, Any]) -> bytes:
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    # The default pool has a gigabyte before it starts, beyond any limit.
+    # The default pool reserves a gigabyte at once, beyond any limit.
     pa.set_memory_pool(pa.system_memory_pool())
     try:
         for file in filter(Path.is_file, files):
             with records.limited_memory():
                 table = pq.ParquetFile(file)
             with table:
-                # A thread that lacks memory would end the process.
+                # A thread that runs out of memory would end the process.
                 batches = table.iter_batches(_PARQUET_ROWS, use_threads=False)
                 while True:
                     with records.limited_memory():
@@ -482,9 +483,9 @@ _READERS: dict[Format, tuple[Reader, str]] = {
 }
 
 
-# ---- Which format a source has, by its content.
+# ---- The format of a source, by its content.
 
-_LOOKED_AT, _HEAD = 10_000, 1 << 16  # files of a folder; bytes of a file
+_MAX_FILES, _HEAD = 10_000, 1 << 16  # files of a folder; bytes of a file
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _FIRST_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|From ")
@@ -492,7 +493,7 @@ _MAIL_HEADER = re.compile(rf"(?im)^(?:{PROGRAMS['headers']['mail']})[ \t]*:".enc
 
 
 def detect(path_or_id: str) -> Format:
-    """The format of a path, a hub id or a `synthetic:` string; `UserError` if there is none."""
+    """Return the format of a path, hub id or `synthetic:` string; `UserError` if there is none."""
     if path_or_id.startswith(SYNTHETIC):
         return "synthetic"
     path = Path(path_or_id)
@@ -500,7 +501,7 @@ def detect(path_or_id: str) -> Format:
         return "hf"
     _check_there(path_or_id)
     with reading(path):
-        for name, place in itertools.islice(archives.files(path), _LOOKED_AT):
+        for name, place in itertools.islice(archives.files(path), _MAX_FILES):
             if isinstance(place, str):
                 continue
             with _opened(place) as stream:

@@ -224,14 +224,14 @@ def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.Mon
 
 
 def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path: Path) -> None:
-    assert "begin with: art-e ingest imaps://" in the_error(art_e("sync"))
+    assert "start with: art-e ingest imaps://" in the_error(art_e("sync"))
     other = tmp_path / "other.eml"
     other.write_bytes(raw("<other@x.example>").data)
     for options in (["--limit", 5], [other]):
         assert "into a file without other mail" in the_error(art_e("ingest", box.url, *options))
     box.put([1, 2])
     art_e("ingest", box.url, "--owner", "bob@x.example")
-    with spool.alone(box.db):
+    with spool.locked_accounts(box.db):
         for command in (("sync",), ("ingest", other, "--replace")):
             assert f"accounts of {box.db} are being read already" in the_error(art_e(*command))
     assert "art-e sync updates it" in the_error(art_e("ingest", box.url))
@@ -250,7 +250,7 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
         state_file(box.db).write_text(damaged)
         assert "is damaged, or of an earlier version: delete it" in the_error(art_e("sync"))
     art_e("ingest", other, "--replace")
-    assert "begin with" in the_error(art_e("sync"))
+    assert "start with" in the_error(art_e("sync"))
 
 
 # ---- Gmail, and servers that are hard to please.
@@ -390,7 +390,7 @@ NONSENSE: dict[str, Script] = {
 def test_nonsense_is_one_line_that_names_the_server(art_e: Run, home: Path, name: str) -> None:
     with scripted({**SMALL, **NONSENSE[name]}) as (url, _):
         line = the_error(art_e("ingest", url))
-    assert line.startswith((f"Error: {url} answers what no IMAP", f"Error: {url} refuses ("))
+    assert line.startswith((f"Error: {url} does not answer like", f"Error: {url} refuses ("))
     assert "check its name and that" in line
     assert len(line) < 400
     # Whatever was written is no mail, and lies in the spool.
@@ -602,7 +602,7 @@ def test_a_code_signs_in_and_tokens_are_renewed(art_e: Run, box: Box, endpoint: 
         (given(access_token=token_for("bob@home.example")), f"{box.url} rejects the sign-in"),
         (expired, "refuses (invalid_grant, AADSTS700082): sign in again with art-e login"),
         ({"access_token": ""}, "127.0.0.1 refuses (without a reason): try again later"),
-        (f"{endpoint.url}/other", "leads to another address"),
+        (f"{endpoint.url}/other", "redirects to another address"),
     ):
         endpoint.answers.append(answer)
         line = the_error(art_e("sync"))
@@ -618,8 +618,8 @@ REFUSALS: list[tuple[list[Any], str]] = [
     ([CODE, {"error": "access_denied", "error_description": "dev-secret-1"}], "again, and accept"),
     ([CODE, {"error": ["dev-secret-1"]}], "refuses (without a reason): try again later"),
     ([CODE, {"access_token": "secret"}], "or with another scope"),
-    ([CODE, Reply(b"<html>dev-secret-1", 503)], "no OAuth server does (HTTP 503): check its"),
-    ([CODE, "https://x.example/"], "leads to another address, which gets no token"),
+    ([CODE, Reply(b"<html>dev-secret-1", 503)], "like an OAuth server (HTTP 503): check its"),
+    ([CODE, "https://x.example/"], "redirects to another address, which gets no token"),
 ]
 
 

@@ -170,11 +170,11 @@ def test_workers_do_what_one_process_does(tmp_path: Path, monkeypatch: pytest.Mo
         raw(f"<{n}@t>", subject=f"Subject {n % 700}", body=f"Body of {n % 900}.")
         for n in range(batch.WORTH_WORKERS)
     ]
-    with mock.patch.object(batch, "spread", wraps=batch.spread) as spread:
+    with mock.patch.object(batch, "map_in_workers", wraps=batch.map_in_workers) as pool:
         make_inbox(tmp_path / "workers.duckdb", messages, ANY_ID)
         monkeypatch.setattr(batch, "WORTH_WORKERS", len(messages) + 1)
         make_inbox(tmp_path / "single.duckdb", messages, ANY_ID)
-    assert spread.call_count == 1
+    assert pool.call_count == 1
     assert contents(tmp_path / "workers.duckdb") == contents(tmp_path / "single.duckdb")
 
 
@@ -545,7 +545,7 @@ def test_tasks_wait_while_others_hold_too_much(monkeypatch: pytest.MonkeyPatch) 
     begun: list[int] = []
     tasks = (begun.append(size) or size for size in [60, 30, 20, 500, 10, 10])  # type: ignore[func-returns-value]
     ended = 0
-    for task, done in batch.spread(abs, tasks, abs):
+    for task, done in batch.map_in_workers(abs, tasks, abs):
         # One that was read waits.
         held = begun[ended:-1]
         assert task == done and (sum(held) <= 100 or len(held) == 1)

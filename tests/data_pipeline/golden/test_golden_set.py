@@ -76,7 +76,7 @@ def test_rerun_step(tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[S
 
 def test_a_row_that_a_step_loses_is_our_fault() -> None:
     golden = some_rows(3)
-    with pytest.raises(AssertionError, match="3 came, 2 kept and 0 dropped"):
+    with pytest.raises(AssertionError, match="of 3 rows, 2 kept, 0 dropped"):
         golden.finish("filter", [(each, None) for each in golden.questions[1:]], {})
 
 
