@@ -1,4 +1,4 @@
-"""Attachments: their text is found and read, and none takes more than its share of a machine."""
+"""Attachments: their text is read and searched, within limits of time and memory."""
 
 import datetime as dt
 import io
@@ -28,7 +28,7 @@ from tests.mailbox import calendar, excel, pdf, word
 
 
 def locked(data: bytes) -> bytes:
-    """The PDF behind a password."""
+    """Encrypt a PDF with a password."""
     writer, out = PdfWriter(), io.BytesIO()
     writer.append(io.BytesIO(data))
     writer.encrypt("secret", algorithm="AES-256")
@@ -79,9 +79,9 @@ def mail(files: dict[str, bytes], number: int = 1) -> RawMessage:
 
 @pytest.fixture(scope="module")
 def extractor() -> Iterator[Extractor]:
-    made = Extractor()
-    yield made
-    made.close()
+    extractor = Extractor()
+    yield extractor
+    extractor.close()
 
 
 def read(extractor: Extractor, file: AttachedFile, seconds: float = 10) -> Reading:
@@ -89,7 +89,7 @@ def read(extractor: Extractor, file: AttachedFile, seconds: float = 10) -> Readi
     return attachments.read(file, extractor.ask, parse.leaf_text)
 
 
-def test_each_form_is_read_whatever_its_label_or_has_its_reason(extractor: Extractor) -> None:
+def test_forms_are_read_whatever_their_label(extractor: Extractor) -> None:
     for name, (data, text) in FILES.items():
         for label, kind in ((name, ""), ("data", "text/plain"), ("x.xls", "application/zip")):
             reading = read(extractor, AttachedFile(label, kind, data))
@@ -110,13 +110,13 @@ def test_each_form_is_read_whatever_its_label_or_has_its_reason(extractor: Extra
 
 
 def endless() -> bytes:
-    """A PDF whose page tree refers to itself, millions of times over."""
+    """Return a PDF whose page tree refers to itself millions of times."""
     kids = b"1 0 R " * 3_000_000
     return b"%PDF-1.4\n1 0 obj<</Kids[" + kids + b"]>>endobj\ntrailer<</Root 1 0 R>>"
 
 
 def bomb() -> bytes:
-    """A spreadsheet of a few kilobytes whose strings are gigabytes."""
+    """Return a spreadsheet of a few kilobytes whose strings are gigabytes."""
     cell = b'<c t="inlineStr"><is><t>' + b"A" * 300_000_000 + b"</t></is></c>"
     sheet = b"<worksheet><sheetData><row>" + cell + b"</row></sheetData></worksheet>"
     book = zipfile.ZipFile(io.BytesIO(excel("x")))
@@ -125,15 +125,15 @@ def bomb() -> bytes:
 
 
 def slow() -> bytes:
-    """A PDF of 35 KB whose page has 300,000 lines."""
+    """Return a PDF of 35 KB whose page has 300,000 lines."""
     lines = zlib.compress(b"BT /F1 12 Tf 20 100 Td (a quagga) Tj ET\n" * 300_000)
     stream = b"/Length %d /Filter/FlateDecode>> stream\n%b\nendstream" % (len(lines), lines)
     return re.sub(rb"/Length.*?endstream", lambda _: stream, pdf(""), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("made", [endless, bomb, slow])
-def test_a_bomb_is_not_read(made: Callable[[], bytes], extractor: Extractor) -> None:
-    text, unread = read(extractor, AttachedFile("", "", made()), 1)
+@pytest.mark.parametrize("make", [endless, bomb, slow])
+def test_a_bomb_is_not_read(make: Callable[[], bytes], extractor: Extractor) -> None:
+    text, unread = read(extractor, AttachedFile("", "", make()), 1)
     assert text == "" and unread in (attachments.HEAVY, attachments.DAMAGED)
     # A child that dies is replaced, too.
     data, expected = FILES["lease.pdf"]
@@ -146,16 +146,16 @@ def test_a_bomb_is_not_read(made: Callable[[], bytes], extractor: Extractor) -> 
 
 
 @pytest.mark.fire
-def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attachments_share_one_limit(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = {"first.pdf": FILES["lease.pdf"][0]}
-    parse_message(mail(lease), extractor)  # which starts the child
+    parse_message(mail(lease), extractor)  # starts the child
     seconds = tries(5, 10)
     bad = {f"{number}.pdf": slow() for number in range(20)}
-    begun = time.monotonic()
+    started = time.monotonic()
     with monkeypatch.context() as patch:
         patch.setattr(records, "ATTACHMENT_SECONDS", float(seconds))
         email = parse_message(mail({**lease, **bad}), extractor)
-    assert time.monotonic() - begun < seconds + 60
+    assert time.monotonic() - started < seconds + 60
     assert isinstance(email, ParsedEmail)
     assert "The quagga lease ends" in email.attached
     assert email.attached.count(f".pdf: {attachments.HEAVY}]") == 20
@@ -164,7 +164,7 @@ def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.Monkey
     assert isinstance(after, ParsedEmail) and "quagga lease" in after.attached
 
 
-def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> None:
+def test_attachment_texts_are_searched_and_shown(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "i.duckdb"
     files = {name: data for name, (data, _) in FILES.items()}
     make_inbox(db, [mail(files), mail({"photo.jpg": b"\xff\xd8\xff"}, 2)], owner=ME)
@@ -175,11 +175,11 @@ def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> Non
             assert "quagga" in hit.snippet.lower()
         query = parse_query('"quagga lease" has:attachment filename:pdf', dt.date(2024, 6, 1))
         assert [each.message_id for each in inbox.search([], query=query)] == ["<1@x>"]
-    shown = art_e("read", "1@x", "--db", db).stdout
-    assert "[Attachment: lease.pdf (application/octet-stream, 1 KB)]" in shown
-    assert "[Text of lease.pdf]\nThe quagga lease ends" in shown
+    text = art_e("read", "1@x", "--db", db).stdout
+    assert "[Attachment: lease.pdf (application/octet-stream, 1 KB)]" in text
+    assert "[Text of lease.pdf]\nThe quagga lease ends" in text
     assert "[Text of" not in art_e("read", "2@x", "--db", db).stdout
-    # A file that is added to keeps them.
+    # They stay when mail is added to the file.
     make_inbox(db, [mail({"more.txt": b"okapi"}, 3)], owner=ME, append=True)
     with InboxFile(db) as file:
         inbox = file.open_inbox(ME)
@@ -188,21 +188,21 @@ def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> Non
         assert [each.name for each in inbox.files("<3@x>")] == ["more.txt"]
 
 
-def test_what_is_not_read_is_said(art_e: Run, tmp_path: Path) -> None:
+def test_unread_attachments_are_reported(art_e: Run, tmp_path: Path) -> None:
     db, unread = tmp_path / "i.duckdb", [locked(pdf("a")), b"\xff\xd8\xff", b"x " * MAX_CHARS]
     files = dict(zip(("secret.pdf", "photo.jpg", "long.txt"), unread, strict=True))
     (tmp_path / "a.eml").write_bytes(mail(files).data)
-    said = "3 attachments (1 encrypted or password-protected, 1 image or sound, 1 longer than 50,0"
-    assert said in art_e("ingest", tmp_path / "a.eml", "--db", db, "--owner", ME).stdout
-    assert said in art_e("search", "zebra", "--db", db).stderr
-    assert said in art_e("doctor", "--db", db).stdout
+    note = "3 attachments (1 encrypted or password-protected, 1 image or sound, 1 longer than 50,0"
+    assert note in art_e("ingest", tmp_path / "a.eml", "--db", db, "--owner", ME).stdout
+    assert note in art_e("search", "zebra", "--db", db).stderr
+    assert note in art_e("doctor", "--db", db).stdout
     text = art_e("read", "1@x", "--db", db).stdout
     assert "[Text of secret.pdf: encrypted or password-protected]\n" in text
     assert "[Text of long.txt: longer than 50,000 characters]\nx x" in text
 
 
 def winmail(body: bytes) -> bytes:
-    """A TNEF with that body and a file."""
+    """Return a TNEF file with a body and an attachment."""
     packed, name = struct.pack("<IH", 0x223E9F78, 1), b"caf\xe9.txt"
     file = ((2, 0x9002, 6, bytes(14)), (2, 0x8010, 1, name), (2, 0x800F, 6, b"An okapi note"))
     for level, tag, kind, data in ((1, 0x800C, 2, body), *file):
@@ -211,14 +211,14 @@ def winmail(body: bytes) -> bytes:
 
 
 def signed(part: bytes) -> bytes:
-    """The part in an S/MIME message."""
+    """Return a signed S/MIME message of the part."""
     content = {"content_type": "data", "content": part}
     rest = {"version": "v1", "digest_algorithms": [], "signer_infos": []}
     data = {"content_type": "signed_data", "content": {**rest, "encap_content_info": content}}
     return bytes(cms.ContentInfo(data).dump())
 
 
-def test_mail_in_a_container_is_read_as_the_mails_own(extractor: Extractor) -> None:
+def test_packed_mail_is_read_as_the_mails_body(extractor: Extractor) -> None:
     parts = b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nAn okapi page\n--b\n"
     parts += b"Content-Disposition: attachment; filename=n.txt\n\nAn okapi note\n--b--\n"
     inner = raw("<2@x>", subject="Water", body="An okapi page").data

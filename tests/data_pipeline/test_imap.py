@@ -1,5 +1,5 @@
-"""IMAP against a real Dovecot: nothing is lost or read twice, wherever the connection is cut; the
-server is left as it was; passwords stay secret. A scripted server stands in for Gmail."""
+"""IMAP against a real Dovecot: no mail is lost or read twice, wherever the connection is cut; the
+server stays unchanged; passwords stay secret. A scripted server stands in for Gmail."""
 
 import base64
 import contextlib
@@ -58,8 +58,8 @@ class Box(NamedTuple):
                 assert client.append(folder, f"({flags})", "", mail.data)[0] == "OK"
 
     def stored(self) -> dict[str, tuple[str, ...]]:
-        """The labels of the mails in the inbox file, by their numbers: those of the state, which
-        are the spool's, and no others."""
+        """Return the labels in the inbox file by mail number; check that the mails are those of
+        the state, and of the spool."""
         states = load_states(self.db)
         spools = [Account.of(state.account).spool for state in states]
         both = zip(spools, states, strict=True)
@@ -83,7 +83,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def box(server: Server, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
-    """The account, empty again."""
+    """Empty the account."""
     monkeypatch.setenv(imap.PASSWORD, PASSWORD)
     shutil.rmtree(server.folder / "mail", ignore_errors=True)
     wire = Wire(server.port)
@@ -91,7 +91,7 @@ def box(server: Server, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     wire.close()
 
 
-def test_folders_are_read_with_labels_and_left_unchanged(art_e: Run, home: Path, box: Box) -> None:
+def test_folders_are_read_with_labels_and_stay_unchanged(art_e: Run, home: Path, box: Box) -> None:
     box.put([1], flags=r"\Seen \Flagged \Answered")
     box.put([2], flags=r"\Draft")
     folders = {name: tuple(labels) for name, labels in SERVERS["folders"].items()}
@@ -99,26 +99,26 @@ def test_folders_are_read_with_labels_and_left_unchanged(art_e: Run, home: Path,
         box.put([number], folder)
 
     def facts() -> list[Any]:
-        wanted = "(MESSAGES RECENT UNSEEN UIDNEXT UIDVALIDITY HIGHESTMODSEQ)"
+        fields = "(MESSAGES RECENT UNSEEN UIDNEXT UIDVALIDITY HIGHESTMODSEQ)"
         with box.server.client(select=False) as client:
-            states = [client.status(each, wanted) for each in ("INBOX", *folders)]
+            states = [client.status(each, fields) for each in ("INBOX", *folders)]
             return [states, client.list(), client.lsub()]
 
-    facts()  # turns the modification sequence on
+    facts()  # turns on the modification sequence
     before = facts()
     assert "RECENT 1 " in str(before)
-    shown = art_e("ingest", box.url)
+    ingested = art_e("ingest", box.url)
     assert facts() == before
     labels = [("answered", "inbox", "starred"), ("drafts", "inbox", "unread"), *folders.values()]
     assert box.stored() == {str(number): each for number, each in enumerate(labels, start=1)}
-    assert "4  of these spam, trash or drafts" in shown.stdout
+    assert "4  of these spam, trash or drafts" in ingested.stdout
     with InboxFile(box.db) as file:
         assert file.owners() == [USER]
     assert {each.stat().st_mode & 0o777 for each in home.rglob("*")} == {0o600, 0o700}
     assert PASSWORD.encode() not in b"".join(files_of(home).values())
 
 
-def test_a_sync_brings_what_changed(art_e: Run, box: Box) -> None:
+def test_a_sync_updates_the_inbox_file(art_e: Run, box: Box) -> None:
     box.put(range(1, 9))
     box.put([9], "Lists")
     box.put(range(10, 15), "Renewed")
@@ -148,7 +148,7 @@ def test_a_sync_brings_what_changed(art_e: Run, box: Box) -> None:
     assert box.db.stat() == before
 
 
-def test_wherever_it_is_cut_nothing_is_lost_or_twice(
+def test_a_cut_connection_loses_and_repeats_no_mail(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, box: Box
 ) -> None:
     box.put(range(1, 6))
@@ -160,14 +160,14 @@ def test_wherever_it_is_cut_nothing_is_lost_or_twice(
         assert not spool.follow({Account.of(box.url): ""}, tmp_path / str(cut) / "db")[1]
         state = state_file(tmp_path / str(cut) / "db").read_text()
         assert state == (whole := whole or state)
-        found = [each.name for each in (tmp_path / str(cut)).rglob("imap/*/*/*")]
-        assert sorted(found) == ["1", "1", "2", "2", "3", "4", "5"]
+        names = [each.name for each in (tmp_path / str(cut)).rglob("imap/*/*/*")]
+        assert sorted(names) == ["1", "1", "2", "2", "3", "4", "5"]
         if "is cut" not in capsys.readouterr().err:
             break
     assert cut > 3000
 
 
-def test_it_gives_up_after_three_more_and_goes_on_later(art_e: Run, home: Path, box: Box) -> None:
+def test_ingest_gives_up_after_three_retries_and_resumes(art_e: Run, home: Path, box: Box) -> None:
     box.put(range(1000, 1009))
     # The second connection brings three mails of 7 kB, so that three more follow it.
     box.wire.cuts = [100, 27_000, *[100] * 9]
@@ -175,15 +175,15 @@ def test_it_gives_up_after_three_more_and_goes_on_later(art_e: Run, home: Path, 
     assert (len(notes), len(box.wire.cuts)) == (4, 6)
     assert error.startswith(f"Error: no connection to {box.url} (it was closed)")
     assert error.endswith("the same command goes on from there")
-    kept = {each: each.stat().st_ino for each in home.rglob("imap/*/*/*")}
-    assert len(kept) == 3
+    spooled = {each: each.stat().st_ino for each in home.rglob("imap/*/*/*")}
+    assert len(spooled) == 3
     box.wire.cuts = []
     assert art_e("ingest", box.url).exit_code == 0
-    assert {each: each.stat().st_ino for each in kept} == kept
+    assert {each: each.stat().st_ino for each in spooled} == spooled
     assert len(box.stored()) == 9
 
 
-def test_a_rejected_password(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_password_is_an_error(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(imap.PASSWORD, "melon-in-the-snow")
     line = the_error(art_e("ingest", box.url))
     assert line.startswith(f"Error: {box.url} rejects the password: check both")
@@ -192,16 +192,16 @@ def test_a_rejected_password(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPat
         patch.delenv(imap.PASSWORD)
         assert f"set {imap.PASSWORD}, or" in the_error(art_e("ingest", box.url))
     # The keyring comes first.
-    kept = {("127.0.0.1", USER): PASSWORD}
+    passwords = {("127.0.0.1", USER): PASSWORD}
     keyring = pytest.importorskip("keyring")
-    monkeypatch.setattr(keyring, "get_password", lambda *names: kept.get(names))
+    monkeypatch.setattr(keyring, "get_password", lambda *names: passwords.get(names))
     box.put([1])
     assert art_e("ingest", box.url).exit_code == 0
 
 
 def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.put([1])
-    # Not of the names of this machine that may go without.
+    # An address that, unlike localhost, needs a certificate.
     host = f"{USER.replace('@', '%40')}@127.0.0.2"
     urls = (f"imaps://{host}:{box.server.tls_port}", f"imap://{host}:{box.server.port}")
     for url in urls:
@@ -213,17 +213,17 @@ def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.Mon
     # The certificate is not of this address.
     other = urls[0].replace("127.0.0.2", "127.0.0.1")
     assert "can't be trusted" in the_error(art_e("ingest", other, "--replace"))
-    # Damage is a lost connection.
+    # Damaged data counts as a lost connection.
     box.put(range(1000, 1009))
     wire = Wire(box.server.tls_port)
     wire.cuts = [-30_000, -9_000]
-    shown = art_e("ingest", f"imaps://{host[:-9]}localhost:{wire.port}", "--replace")
+    ingested = art_e("ingest", f"imaps://{host[:-9]}localhost:{wire.port}", "--replace")
     wire.close()
-    assert (shown.exit_code, shown.stderr.count("is cut ([SSL")) == (0, 2), shown.stderr
+    assert (ingested.exit_code, ingested.stderr.count("is cut ([SSL")) == (0, 2), ingested.stderr
     assert len(box.stored()) == 10
 
 
-def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path: Path) -> None:
+def test_a_file_of_accounts_holds_no_other_mail(art_e: Run, box: Box, tmp_path: Path) -> None:
     assert "start with: art-e ingest imaps://" in the_error(art_e("sync"))
     other = tmp_path / "other.eml"
     other.write_bytes(raw("<other@x.example>").data)
@@ -236,14 +236,14 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
             assert f"accounts of {box.db} are being read already" in the_error(art_e(*command))
     assert "art-e sync updates it" in the_error(art_e("ingest", box.url))
     assert "art-e sync replaces all mail" in the_error(art_e("ingest", other, "--append"))
-    # A sync makes up for an ingest that was interrupted.
+    # A sync completes an interrupted ingest.
     box.put([3])
     spool.follow({Account.of(box.url): ""}, box.db)
     assert json_of(art_e("sync", "--json"))["new"] == 0
     assert box.stored().keys() == {"1", "2", "3"}
     with InboxFile(box.db) as file:
         assert file.owners() == ["bob@x.example"]
-    # A file that came from elsewhere may name an account that is to get the password.
+    # A file from elsewhere could name an account that would get the password.
     shutil.rmtree(Account.of(box.url).spool)
     assert f"if it is yours: art-e ingest {box.url}" in the_error(art_e("sync"))
     for damaged in ("{", '[{"account": "imap://me@x", "messages": {"../../x": ["", [], ""]}}]'):
@@ -253,15 +253,15 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     assert "start with" in the_error(art_e("sync"))
 
 
-# ---- Gmail, and servers that are hard to please.
+# ---- Gmail, and servers that refuse or misbehave.
 
 REFUSED = b"refused"
-# An answer, or what goes on writing it.
+# An answer, or an iterable of its parts.
 Script = dict[bytes, bytes | Iterable[bytes]]
 
 
 class Scripted(socketserver.StreamRequestHandler):
-    """Answers commands by their beginnings, as the server's `script` says, and notes them."""
+    """Answers commands by their prefixes in the server's `script`, and records them."""
 
     def handle(self) -> None:
         server: Any = self.server
@@ -281,7 +281,7 @@ class Scripted(socketserver.StreamRequestHandler):
 
 @contextlib.contextmanager
 def scripted(script: Script, host: str = "127.0.0.1") -> Iterator[tuple[str, list[bytes]]]:
-    """The account of a server, and what it is sent."""
+    """Start a server; yield its account's address, and the list of commands that it receives."""
     with socketserver.ThreadingTCPServer((host, 0), Scripted) as server:
         server.daemon_threads = True
         server.script, server.seen = script, []  # type: ignore[attr-defined]
@@ -327,21 +327,21 @@ def test_gmail_is_read_once_with_its_labels_and_threads(art_e: Run, home: Path) 
     assert opened == [b'EXAMINE "[Gmail]/Alle Mails"', b'EXAMINE "[Gmail]/Spam"']
 
 
-def test_only_what_the_server_refuses_is_left_out(art_e: Run, home: Path) -> None:
+def test_only_refused_messages_and_folders_are_left_out(art_e: Run, home: Path) -> None:
     script = {**ALL_MAIL, b"UID FETCH 4,9": REFUSED, b"UID FETCH 4 ": REFUSED}
     script[b"UID FETCH 9 "] = BODIES[1]
     with scripted(script) as (url, _):
-        shown = art_e("ingest", url, "--json")
-        assert "a message can't be fetched and is left out (it is broken)" in shown.stderr
-        assert json_of(shown)["stored"] == 1
-        # The next time it can be. What a link names is renewed, and not the link.
+        ingested = art_e("ingest", url, "--json")
+        assert "a message can't be fetched and is left out (it is broken)" in ingested.stderr
+        assert json_of(ingested)["stored"] == 1
+        # The next sync can fetch it. A symlink's target is replaced, not the link.
         script[b"UID FETCH 4 "] = BODIES[0] + b")\r\n"
         link = home / "link"
         link.symlink_to(home / "inbox.duckdb")
         report = json_of(art_e("sync", "--db", link, "--json"))
         assert (report["new"], report["ingest"]["stored"]) == (1, 2)
         assert link.is_symlink()
-        # Then the folder can't.
+        # Now the folder can't be read.
         script[b'EXAMINE "[Gmail]/Alle Mails"'] = REFUSED
         again = art_e("sync", "--json")
         assert (json_of(again)["new"], json_of(again)["deleted"]) == (0, 0)
@@ -351,7 +351,7 @@ def test_only_what_the_server_refuses_is_left_out(art_e: Run, home: Path) -> Non
 
 
 @pytest.mark.usefixtures("home")
-def test_no_password_is_sent_in_the_open_or_repeated(art_e: Run) -> None:
+def test_passwords_are_not_sent_unencrypted_or_repeated(art_e: Run) -> None:
     for url in ("imaps://me", f"imaps://me:{PASSWORD}@x.example", "imap://me@x.example:99999"):
         line = the_error(art_e("ingest", url))
         assert "an IMAP account is written imaps://user@host" in line and PASSWORD not in line
@@ -379,7 +379,7 @@ NONSENSE: dict[str, Script] = {
     **{name: answers_of(table) for name, table in SERVERS["nonsense"].items()},
     "count": {b"EXAMINE": b"* " + b"9" * 5000 + b" EXISTS\r\n"},
     "its digits": {b"UID FETCH 1:*": b"* 1 FETCH (UID {%s}\r\n" % (b"9" * 5000)},
-    # Without an end.
+    # Endless answers.
     "lines": {b"LIST": itertools.repeat(b"* FOO 1\r\n" * 1000)},
     "a long line": {b"LIST": itertools.repeat(b"x" * 1000)},
     "literals": {b"LIST": itertools.chain([b"* LIST ({0}\r\n"], itertools.repeat(b"{0}\r\n" * 99))},
@@ -387,18 +387,18 @@ NONSENSE: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("name", list(NONSENSE)[:: tries(3, 1)])
-def test_nonsense_is_one_line_that_names_the_server(art_e: Run, home: Path, name: str) -> None:
+def test_malformed_answers_give_one_line_with_the_server(art_e: Run, home: Path, name: str) -> None:
     with scripted({**SMALL, **NONSENSE[name]}) as (url, _):
         line = the_error(art_e("ingest", url))
     assert line.startswith((f"Error: {url} does not answer like", f"Error: {url} refuses ("))
     assert "check its name and that" in line
     assert len(line) < 400
-    # Whatever was written is no mail, and lies in the spool.
+    # Files were written into the spool only, without a mail among them.
     assert not [each for each in home.parent.rglob("*") if each.name in ("victim", "4")]
     assert {each.suffix for each in home.iterdir()} <= {"", ".json", ".lock"}
 
 
-def test_what_a_server_says_shows_no_password(art_e: Run, home: Path, monkeypatch: Any) -> None:
+def test_server_messages_never_show_the_password(art_e: Run, home: Path, monkeypatch: Any) -> None:
     secret = b"melon & snow-7 \xc3\xa4pfel"
     monkeypatch.setenv(imap.PASSWORD, secret.decode())
     codes = [
@@ -417,11 +417,11 @@ def test_what_a_server_says_shows_no_password(art_e: Run, home: Path, monkeypatc
         ]
         for place in places[number % (step := tries(4, 1)) :: step]:
             with scripted({**SMALL, **place}) as (url, _):
-                shown = art_e("ingest", url)
-            assert shown.exit_code == 2
-            said = shown.stderr.casefold()
+                ingested = art_e("ingest", url)
+            assert ingested.exit_code == 2
+            stderr = ingested.stderr.casefold()
             pieces = (code.decode("utf-8", "replace"), str(code)[2:-1], "melon", "pfel")
-            assert not [each for each in pieces if each.casefold() in said], said
+            assert not [each for each in pieces if each.casefold() in stderr], stderr
 
 
 def late(part: bytes) -> bytes:
@@ -429,8 +429,8 @@ def late(part: bytes) -> bytes:
     return part
 
 
-def test_answers_are_bounded(art_e: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A literal beyond the largest mail is left, counted, and the next mail is read."""
+def test_answers_are_limited(art_e: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A literal above the largest mail is skipped and counted, and the next mail is read."""
     large = b"* 1 FETCH (UID 4 BODY[]<0> {70000000}\r\n"
     listed = LISTED + LISTED.replace(b"4", b"9")
     script = {**SMALL, b"EXAMINE": OPENED % 2, b"UID FETCH 1:*": listed}
@@ -438,14 +438,14 @@ def test_answers_are_bounded(art_e: Run, home: Path, monkeypatch: pytest.MonkeyP
     with scripted(script) as (url, _):
         report = json_of(art_e("ingest", url, "--json"))
     assert (report["read"], report["stored"], report["quarantined"]) == (2, 1, {"too-large": 1})
-    # A byte now and then is no answer; signs of life come before.
+    # An answer of a byte now and then times out, after progress notes.
     monkeypatch.setattr(imap, "_TIMEOUT_S", 1.0)
     monkeypatch.setattr(imap, "_SIGN_S", 0.3)
     with scripted({**SMALL, b"LIST": map(late, itertools.repeat(b"x"))}) as (url, _):
-        shown = art_e("ingest", url, "--replace")
-    assert shown.exit_code == 2
-    assert "127.0.0.1: 0.0 MB so far" in shown.stderr
-    assert f"no connection to {url} (it is too slow)" in shown.stderr
+        ingested = art_e("ingest", url, "--replace")
+    assert ingested.exit_code == 2
+    assert "127.0.0.1: 0.0 MB so far" in ingested.stderr
+    assert f"no connection to {url} (it is too slow)" in ingested.stderr
 
 
 LONG_LINES: dict[str, Script] = {
@@ -459,14 +459,14 @@ LONG_LINES: dict[str, Script] = {
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("name", LONG_LINES)
-def test_a_long_line_takes_time_by_its_length(art_e: Run, name: str) -> None:
+def test_long_lines_take_linear_time(art_e: Run, name: str) -> None:
     began = time.process_time()
     with scripted({**SMALL, **LONG_LINES[name]}) as (url, _):
         art_e("ingest", url, "--replace")
     assert time.process_time() - began < 10
 
 
-def test_a_fault_of_the_disk_is_no_lost_connection(art_e: Run, home: Path) -> None:
+def test_a_disk_error_is_not_a_lost_connection(art_e: Run, home: Path) -> None:
     with scripted(SMALL) as (url, _):
         account = Account.of(url)
         account.spool.mkdir(parents=True)
@@ -476,17 +476,17 @@ def test_a_fault_of_the_disk_is_no_lost_connection(art_e: Run, home: Path) -> No
 
 
 def test_a_file_follows_several_accounts(art_e: Run, box: Box, home: Path) -> None:
-    """Each owner has the own mail, of the same ids too; what one server refuses is an error that
-    names the account, and keeps no mail of the others away."""
+    """Each owner has their own mail, even with the same ids. A server's refusal is an error that
+    names the account, and does not affect the others' mail."""
     box.put([1])
     other = {**SMALL, b"AUTHENTICATE": b""}
     other[b"CAPABILITY"] = b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n"
     art_e("ingest", box.url)
     with scripted(other) as (url, _):
         more = url.replace("me", "me%40x.example")
-        shown = art_e("ingest", more, "--append")
-        assert shown.stdout.startswith("1 new, 0 changed, 0 deleted\n"), shown.stderr
-        assert "2  read\n" in shown.stdout
+        added = art_e("ingest", more, "--append")
+        assert added.stdout.startswith("1 new, 0 changed, 0 deleted\n"), added.stderr
+        assert "2  read\n" in added.stdout
         with InboxFile(box.db) as file:
             assert set(file.owners()) == {USER, "me@x.example"}
             assert len(file.open_inbox(USER)) == len(file.open_inbox("me@x.example")) == 1
@@ -506,11 +506,11 @@ def test_a_file_follows_several_accounts(art_e: Run, box: Box, home: Path) -> No
         assert len(file.open_inbox(USER)) == 2
 
 
-def test_the_services_of_the_docs_are_valid(tmp_path: Path) -> None:
+def test_the_service_files_in_the_docs_are_valid(tmp_path: Path) -> None:
     unit, plist = re.findall(r"```(?:ini|xml)\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
     job = plistlib.loads(plist.encode())
     assert job["ProgramArguments"][1:] == ["sync", "--every", "10m"]
-    # Not every ten seconds, which locks an account.
+    # A restart every ten seconds would lock the account.
     assert job["ThrottleInterval"] == 3600 and "\nRestartSec=1h\n" in unit
     if systemd := shutil.which("systemd-analyze"):
         path = tmp_path / "art-e.service"
@@ -520,8 +520,8 @@ def test_the_services_of_the_docs_are_valid(tmp_path: Path) -> None:
         assert path.name not in done.stderr
 
 
-def test_sync_goes_on_until_stopped(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over lost connections, but not with a password that is wrong."""
+def test_sync_repeats_until_stopped(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It survives lost connections, but stops at a wrong password."""
     box.put([1])
     art_e("ingest", box.url)
     assert "--every must be a time such as" in the_error(art_e("sync", "--every", "soon"))
@@ -542,17 +542,17 @@ def test_sync_goes_on_until_stopped(art_e: Run, box: Box, monkeypatch: pytest.Mo
     clock.sleep = sleep
     monkeypatch.setattr("data_pipeline.cli.time", clock)
     monkeypatch.setattr(spool, "time", SimpleNamespace(**vars(time) | {"sleep": lambda _: None}))
-    shown = art_e("sync", "--every", "1m")
-    assert shown.exit_code == 130
-    assert re.findall(r"\d new(?=,)", shown.stdout) == ["0 new", "0 new", "1 new"]
-    assert "no connection to" in shown.stderr and "the next sync is in 1m" in shown.stderr
+    synced = art_e("sync", "--every", "1m")
+    assert synced.exit_code == 130
+    assert re.findall(r"\d new(?=,)", synced.stdout) == ["0 new", "0 new", "1 new"]
+    assert "no connection to" in synced.stderr and "the next sync is in 1m" in synced.stderr
     monkeypatch.setenv(imap.PASSWORD, "wrong")
     assert "rejects the password" in the_error(art_e("sync", "--every", "1s"))
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Any]:
-    """Gives its `answers` in turn, texts as redirects, and notes the fields."""
+    """Serve `answers` in order (texts as redirects), and record the fields in `seen`."""
     served = SimpleNamespace(seen=[], answers=[])
 
     def answer(_: str, __: str, ___: Mapping[str, str], body: bytes) -> tuple[int, Any] | Reply:
@@ -570,7 +570,7 @@ CODE["verification_uri"] = "https://x.example/d"
 PENDING = {"error": "authorization_pending"}
 
 
-def given(**more: str) -> dict[str, str]:
+def token_reply(**more: str) -> dict[str, str]:
     return {"access_token": token_for(USER), "refresh_token": "first-secret-2", **more}
 
 
@@ -579,15 +579,15 @@ def login(endpoint: Any) -> list[str]:
     return ["--client-id", "my-id", "--endpoints", urls]
 
 
-def test_a_code_signs_in_and_tokens_are_renewed(art_e: Run, box: Box, endpoint: Any) -> None:
+def test_sign_in_by_code_and_token_renewal(art_e: Run, box: Box, endpoint: Any) -> None:
     box.put([1])
-    endpoint.answers += [CODE, PENDING, given()]
-    shown = art_e("login", box.url, *login(endpoint))
-    assert "open https://x.example/d and enter the code AB-12" in shown.stderr
-    assert f"art-e ingest {Account.of(box.url)}" in shown.stdout
+    endpoint.answers += [CODE, PENDING, token_reply()]
+    result = art_e("login", box.url, *login(endpoint))
+    assert "open https://x.example/d and enter the code AB-12" in result.stderr
+    assert f"art-e ingest {Account.of(box.url)}" in result.stdout
     file = Account.of(box.url).grant_file
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    endpoint.answers += [given(refresh_token="second-secret-3"), given()]
+    endpoint.answers += [token_reply(refresh_token="second-secret-3"), token_reply()]
     assert json_of(art_e("ingest", box.url, "--json"))["stored"] == 1
     box.put([2])
     assert json_of(art_e("sync", "--json"))["new"] == 1
@@ -596,10 +596,10 @@ def test_a_code_signs_in_and_tokens_are_renewed(art_e: Run, box: Box, endpoint: 
     renewals = [("refresh_token", "first-secret-2"), ("refresh_token", "second-secret-3")]
     kinds = [(each.get("grant_type"), each.get("refresh_token")) for each in endpoint.seen]
     assert kinds == [(None, None), code, code, *renewals]
-    # What the account's server or the endpoint refuses. No token: no password is sent in its place.
+    # Refusals by the account's server and by the endpoint. Without a token no password is sent.
     expired = {"error": "invalid_grant", "error_description": "AADSTS700082: first-secret-2 is old"}
     for answer, words in (
-        (given(access_token=token_for("bob@home.example")), f"{box.url} rejects the sign-in"),
+        (token_reply(access_token=token_for("bob@home.example")), f"{box.url} rejects the sign-in"),
         (expired, "refuses (invalid_grant, AADSTS700082): sign in again with art-e login"),
         ({"access_token": ""}, "127.0.0.1 refuses (without a reason): try again later"),
         (f"{endpoint.url}/other", "redirects to another address"),
@@ -608,8 +608,8 @@ def test_a_code_signs_in_and_tokens_are_renewed(art_e: Run, box: Box, endpoint: 
         line = the_error(art_e("sync"))
         assert words in line and "secret" not in line
     assert len(endpoint.seen) == 9
-    kept = [name for name, data in files_of(box.db.parent).items() if b"secret-" in data]
-    assert [Path(name).name for name in kept] == [file.name]
+    secrets = [name for name, data in files_of(box.db.parent).items() if b"secret-" in data]
+    assert [Path(name).name for name in secrets] == [file.name]
 
 
 REFUSALS: list[tuple[list[Any], str]] = [
@@ -623,14 +623,14 @@ REFUSALS: list[tuple[list[Any], str]] = [
 ]
 
 
-def test_sign_ins_that_fail(art_e: Run, home: Path, endpoint: Any, monkeypatch: Any) -> None:
+def test_sign_in_errors_have_a_fix(art_e: Run, home: Path, endpoint: Any, monkeypatch: Any) -> None:
     account, waits = "imaps://me@x.example", list[float]()
     monkeypatch.setattr(oauth, "time", SimpleNamespace(**vars(time) | {"sleep": waits.append}))
     for answers, words in REFUSALS:
         endpoint.answers[:] = answers
-        shown = art_e("login", account, *login(endpoint))
-        assert (shown.exit_code, shown.stdout) == (2, "") and words in shown.stderr, shown.stderr
-        assert shown.stderr.count("\n") == 1 + (CODE in answers) and "secret" not in shown.stderr
+        ended = art_e("login", account, *login(endpoint))
+        assert (ended.exit_code, ended.stdout) == (2, "") and words in ended.stderr, ended.stderr
+        assert ended.stderr.count("\n") == 1 + (CODE in answers) and "secret" not in ended.stderr
     assert waits == [0, 5, 0, 0, 0, 0, 0]
     for urls, words in SERVERS["endpoints"].items():
         options = ("--client-id", "my-id", "--endpoints", urls)
@@ -641,7 +641,7 @@ def test_sign_ins_that_fail(art_e: Run, home: Path, endpoint: Any, monkeypatch: 
     assert "give --client-id ID" in the_error(art_e("login", "imaps://me@imap.gmail.com"))
 
 
-def test_googles_page_leads_back_to_an_address_to_paste(
+def test_sign_in_at_google_by_a_pasted_address(
     art_e: Run, endpoint: Any, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     google = oauth.PROVIDERS["gmail.com"].model_copy(update={"token_url": f"{endpoint.url}/token"})
@@ -651,12 +651,12 @@ def test_googles_page_leads_back_to_an_address_to_paste(
     command = ("login", "imaps://me@imap.gmail.com", "--client-id", "my-id")
     refused = ("error=access_denied&state=random-16", "refuses (access_denied): run it again, and")
     for pasted, words in (("code=1&state=another", "not the address of the last page"), refused):
-        shown = art_e(*command, keys=f"http://127.0.0.1:1/?{pasted}\n")
-        assert shown.exit_code == 2 and words in shown.stderr
-    endpoint.answers += [given()]
-    shown = art_e(*command, keys="http://127.0.0.1:1/?state=random-16&code=4%2Fabc&scope=x\n")
-    assert shown.exit_code == 0, shown.stderr
-    query = parse_qs(urlsplit(shown.stderr.split()[4]).query)
+        result = art_e(*command, keys=f"http://127.0.0.1:1/?{pasted}\n")
+        assert result.exit_code == 2 and words in result.stderr
+    endpoint.answers += [token_reply()]
+    result = art_e(*command, keys="http://127.0.0.1:1/?state=random-16&code=4%2Fabc&scope=x\n")
+    assert result.exit_code == 0, result.stderr
+    query = parse_qs(urlsplit(result.stderr.split()[4]).query)
     assert query["scope"] == ["https://mail.google.com/"] and query["state"] == ["random-16"]
     [fields] = endpoint.seen
     names = ("code", "code_verifier", "client_secret")

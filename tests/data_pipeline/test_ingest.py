@@ -54,7 +54,7 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "inbox.duckdb"
 
 
-def test_public_mail_is_bounded_the_sums_balance_and_every_reason_is_listed(db: Path) -> None:
+def test_every_message_of_public_mail_is_accounted_for(db: Path) -> None:
     to = [f"p{number}@test.example" for number in range(31)]
     messages = [
         raw("<30@t>", to=", ".join(to[:20]), cc=", ".join(to[20:30])),
@@ -78,11 +78,11 @@ def test_public_mail_is_bounded_the_sums_balance_and_every_reason_is_listed(db: 
     assert people == ("mail/<31@t>", "filtered", "many-recipients", "31 recipients, 30 allowed")
     assert length == ("mail/<5001@t>", "filtered", "long-body", "5001 characters, 5000 allowed")
     assert empty[:3] == ("mail/empty", "quarantined", "empty")
-    # A user's own mail has no bounds, and a copy under another id stays.
+    # Personal mail has no limits, and a copy under another id stays.
     assert make_inbox(db, messages, default_rules("mbox")).counts["stored"] == 5
 
 
-def test_a_copy_leaves_its_id_from_its_day_on_and_what_went_to_others_is_none(db: Path) -> None:
+def test_copies_pass_on_their_ids_from_their_day_on(db: Path) -> None:
     people = {"to": "cleo@test.example", "cc": "Bob B <bob@test.example>"}
     later = raw("<a@t>", date=date_header(9), **people)
     make_inbox(db, [later, raw("<z@t>", date=date_header(7), **people)], ANY_ID)
@@ -94,7 +94,7 @@ def test_a_copy_leaves_its_id_from_its_day_on_and_what_went_to_others_is_none(db
             before = file.open_inbox(address, dt.date(2020, 1, 8))
             assert before.read("<z@t>") == mail
             assert before.read("<a@t>") is None
-    # Bob got it days after Cleo: no inbox has it sooner than its owner did, nor by his name.
+    # Bob got it days after Cleo: his inbox doesn't have it earlier, nor under his name.
     mails = [
         raw("<1@t>", to="cleo@test.example", date=date_header(7)),
         raw("<2@t>", to="bob@test.example", date=date_header(9)),
@@ -106,7 +106,7 @@ def test_a_copy_leaves_its_id_from_its_day_on_and_what_went_to_others_is_none(db
         assert len(file.open_inbox("bob@test.example")) == 2
 
 
-def test_a_users_mail_is_a_copy_only_under_the_same_id_and_with_the_same_content(db: Path) -> None:
+def test_copies_in_personal_mail_need_the_same_id_and_content(db: Path) -> None:
     counts = make_inbox(db, [raw("<1@t>"), raw("<2@t>"), raw("<1@t>")]).counts
     assert (counts["stored"], counts["duplicates"]) == (2, 1)
     first, second = raw("<1@t>", body="One."), raw("<1@t>", body="Two.", date=date_header(8))
@@ -116,12 +116,12 @@ def test_a_users_mail_is_a_copy_only_under_the_same_id_and_with_the_same_content
         named = {hit.snippet: hit.message_id for hit in hits}
     assert named["One."] == "<1@t>"
     assert named["Two."].endswith("+1@t>")
-    # Though its id is taken, it is known again.
+    # A mail whose id was taken is recognised as a duplicate.
     counts = make_inbox(db, [second], append=True).counts
     assert (counts["stored"], counts["duplicates"]) == (2, 1)
 
 
-def test_an_owner_has_all_mail_and_undated_mail_is_in_no_dated_inbox(db: Path) -> None:
+def test_an_owner_has_all_mail_but_undated_mail_as_of_a_day(db: Path) -> None:
     make_inbox(db, [raw("<1@t>", to="list@lists.example", date=None)], owner="me@test.example")
     with InboxFile(db) as file:
         assert file.open_inbox("me@test.example").read("<1@t>") is not None
@@ -130,7 +130,7 @@ def test_an_owner_has_all_mail_and_undated_mail_is_in_no_dated_inbox(db: Path) -
 
 @st.composite
 def a_mail(draw: st.DrawFn) -> RawMessage:
-    """Of few values each, so that copies, taken ids and shared recipients come up all the time."""
+    """Draw from few values, so that copies, taken ids and shared recipients are frequent."""
     number, body = draw(st.integers(1, 4)), draw(st.integers(1, 2))
     day, name = draw(st.integers(6, 8)), draw(st.sampled_from(["", "Ann Alder", "A. Alder"]))
     to = draw(st.lists(st.sampled_from("bcde"), min_size=1, max_size=3, unique=True))
@@ -140,7 +140,7 @@ def a_mail(draw: st.DrawFn) -> RawMessage:
         f"<{number}@t>", body=f"Body {body}.", sender=f"{name} <ann@test.example>",
         to=", ".join(f"{each}@test.example" for each in to),
         cc=", ".join(f"{each} Person <{each}@test.example>" for each in cc) or None,
-        # Different mails are never read at the same place.
+        # Different mails have different sources.
         date=date_header(day), **by_list,
         source=f"{number}/{body}/{day}/{to}/{cc}/{name}/{by_list}",
     )  # fmt: skip
@@ -165,7 +165,7 @@ def test_any_order_and_split(tmp_path_factory: pytest.TempPathFactory, data: st.
         assert contents(whole) == contents(one)
 
 
-def test_workers_do_what_one_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_equal_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [
         raw(f"<{n}@t>", subject=f"Subject {n % 700}", body=f"Body of {n % 900}.")
         for n in range(batch.WORTH_WORKERS)
@@ -178,7 +178,7 @@ def test_workers_do_what_one_process_does(tmp_path: Path, monkeypatch: pytest.Mo
     assert contents(tmp_path / "workers.duckdb") == contents(tmp_path / "single.duckdb")
 
 
-def test_an_empty_source_and_a_second_ingest_leave_the_file(db: Path) -> None:
+def test_an_empty_source_or_a_second_ingest_changes_nothing(db: Path) -> None:
     make_inbox(db, [raw()])
     before = contents(db)
     with pytest.raises(UserError, match="no message found"):
@@ -190,13 +190,13 @@ def test_an_empty_source_and_a_second_ingest_leave_the_file(db: Path) -> None:
     assert list(db.parent.glob(".*.partial")) == []
 
 
-def test_an_ingest_clears_away_its_own_alone_and_nobody_else_reads_it(tmp_path: Path) -> None:
-    """`mail` is a beginning of `mail.duckdb`, whose ingest may be running."""
+def test_ingest_removes_only_its_own_leftovers(tmp_path: Path) -> None:
+    """The name `mail` is a prefix of `mail.duckdb`, whose ingest may be running."""
     running = tmp_path / ".mail.duckdb.123.partial"
     killed = [tmp_path / ".mail.77.partial", tmp_path / ".in[box].duckdb.78.partial"]
-    for each in (running, *killed):
-        each.mkdir()
-        (each / "inbox.duckdb").write_text("half")
+    for folder in (running, *killed):
+        folder.mkdir()
+        (folder / "inbox.duckdb").write_text("half")
     make_inbox(tmp_path / "mail", [raw()])
     make_inbox(tmp_path / "in[box].duckdb", [raw()])
     assert (running / "inbox.duckdb").read_text() == "half"
@@ -223,12 +223,12 @@ def indexed(words: Iterable[str]) -> list[str]:
 
 @settings(max_examples=40)
 @given(st.lists(fields, max_size=4))
-def test_postings_and_recipients_of_each_mail(fields: list[RawMessage]) -> None:
+def test_postings_and_recipients_match_the_mails(fields: list[RawMessage]) -> None:
     emails = [email for each in fields if isinstance(email := parse_message(each), ParsedEmail)]
     assert len(emails) == len(fields)
     [batch] = process(Job(fields, Rules()))
     postings: Counter[tuple[int, str]] = Counter()
-    found: list[str] = []
+    words: list[str] = []
     lengths = []
     for row, email in enumerate(emails):
         content = indexed(tokens(email.subject)) * SUBJECT_WEIGHT + indexed(tokens(email.body))
@@ -237,7 +237,7 @@ def test_postings_and_recipients_of_each_mail(fields: list[RawMessage]) -> None:
         named = indexed(sorted({*addresses(email.subject), *addresses(email.body)}))
         named += indexed(marked(" ".join(tokens(f"{email.subject} {email.body}"))))
         postings.update((row, stem) for stem in stems(everything + named))
-        found += content + named
+        words += content + named
         lengths.append(len(everything))
     rows = batch.postings.to_pylist()
     assert len(rows) == len(postings)
@@ -245,9 +245,9 @@ def test_postings_and_recipients_of_each_mail(fields: list[RawMessage]) -> None:
     assert postings == {(row["row"], stem_of[row["term"]]): row["frequency"] for row in rows}
     assert batch.mails["length"].to_pylist() == lengths
     terms: dict[int | None, dict[str, str]] = {}
-    for each in batch.words.to_pylist():
-        terms.setdefault(each["row"], {})[each["word"]] = stem_of[each["term"]]
-    assert terms.pop(None, {}) == dict(zip(found, stems(found), strict=True))
+    for row in batch.words.to_pylist():
+        terms.setdefault(row["row"], {})[row["word"]] = stem_of[row["term"]]
+    assert terms.pop(None, {}) == dict(zip(words, stems(words), strict=True))
     names = [indexed(tokens(email.sender.indexed)) for email in emails]
     stemmed = {row: dict(zip(name, stems(name), strict=True)) for row, name in enumerate(names)}
     assert terms == {row: words for row, words in stemmed.items() if words}
@@ -265,7 +265,7 @@ unread added seconds messages_per_second""".split()
 
 @pytest.fixture
 def eml(tmp_path: Path) -> Path:
-    """A folder of four .eml files: two mails, a copy of one, and an empty file."""
+    """Return a folder of four .eml files: two mails, a copy of one, and an empty file."""
     folder = tmp_path / "mail"
     folder.mkdir()
     for number, name in enumerate("aba"):
@@ -274,15 +274,15 @@ def eml(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_sums_in_json_and_in_words_and_append(art_e: Run, eml: Path, db: Path) -> None:
+def test_the_report_balances_in_json_and_text(art_e: Run, eml: Path, db: Path) -> None:
     report = json_of(art_e("ingest", eml, "--db", db, "--json"))
     assert list(report) == SUMS
     assert (report["read"], report["stored"], report["duplicates"]) == (4, 2, 1)
     assert report["added"] == {"read": 4, "stored": 2}
     assert report["quarantined"] == {"empty": 1}
-    shown = art_e("ingest", eml / "0.eml", "--db", db, "--replace").stdout
+    lines = art_e("ingest", eml / "0.eml", "--db", db, "--replace").stdout
     for line in ("1  read", "1  stored", "0  duplicates", f"art-e inboxes --db {db}"):
-        assert line in shown
+        assert line in lines
     both = json_of(art_e("ingest", eml / "1.eml", "--db", db, "--append", "--json"))
     assert (both["stored"], both["added"]["stored"]) == (2, 1)
     assert art_e("ingest", eml, "--owner", " Me@X.example").exit_code == 0
@@ -301,11 +301,11 @@ def test_rules_follow_the_format_and_the_options(art_e: Run, tmp_path: Path) -> 
         "": 3, "--max-recipients 2": 2, "--max-body-chars 9": 0, "--format enron": 1,
         "--format enron --max-recipients 40": 2, "--format enron --no-filter": 3,
     }.items():  # fmt: skip
-        made = art_e("ingest", folder.parent, "--replace", *options.split(), "--json")
-        assert json_of(made)["stored"] == stored, options
+        report = art_e("ingest", folder.parent, "--replace", *options.split(), "--json")
+        assert json_of(report)["stored"] == stored, options
 
 
-def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> None:
+def test_a_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> None:
     db, path = tmp_path / "world.duckdb", tmp_path / "world.questions.jsonl"
     report = json_of(art_e("ingest", "synthetic:1000,seed=4", "--db", db, "--json"))
     assert report["questions"] == str(path)
@@ -318,13 +318,13 @@ def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path
     assert "questions" not in json_of(part) and "--limit" in part.stderr
 
 
-def test_only_inboxes_are_replaced_and_links_stay(art_e: Run, eml: Path, tmp_path: Path) -> None:
+def test_only_inboxes_are_replaced_not_symlinks(art_e: Run, eml: Path, tmp_path: Path) -> None:
     precious = tmp_path / "mail.mbox"
     precious.write_text("From ann\n" * 100)
     assert "--db" in the_error(art_e("ingest", eml, "--db", precious))
     assert precious.read_text() == "From ann\n" * 100
     assert "folder" in the_error(art_e("ingest", eml, "--db", tmp_path))
-    os.mkfifo(tmp_path / "pipe")  # a device is refused alike, but who tests as root would lose it
+    os.mkfifo(tmp_path / "pipe")  # not a device, which a test as root could destroy
     assert "is not a regular file" in the_error(art_e("ingest", eml, "--db", tmp_path / "pipe"))
     assert (tmp_path / "pipe").is_fifo()
     link = tmp_path / "link"
@@ -334,21 +334,21 @@ def test_only_inboxes_are_replaced_and_links_stay(art_e: Run, eml: Path, tmp_pat
         assert link.is_symlink()
         with InboxFile(tmp_path / "real.duckdb") as file:
             assert file.counts["read"] == 4
-    # Nor is mail replaced silently.
+    # Mail is not replaced silently.
     error = the_error(art_e("ingest", eml, "--db", link))
     assert "is an inbox file already: --append adds to it, --replace rebuilds it" in error
     assert "--append and --replace" in the_error(art_e("ingest", eml, "--append", "--replace"))
 
 
-# Where an ingest may die, and the most calls until then.
+# Functions at whose call an ingest may die, and the maximum number of calls until then.
 BUILD = "data_pipeline.ingest.build:InboxBuild"
 DEATHS = [("os", "fsync", 2), ("pathlib:Path", "replace", 1), (BUILD, "_run", 40)]
 DEATHS += [(BUILD, "add", 1), ("pathlib:Path", "chmod", 1)]
 
 
 @pytest.mark.fire
-def test_killed_at_any_write_the_file_is_old_or_new(art_e: Run, eml: Path, tmp_path: Path) -> None:
-    """SQL, fsync, rename: a later ingest makes the same of it as one that nobody killed."""
+def test_a_kill_at_any_write_leaves_old_or_new(art_e: Run, eml: Path, tmp_path: Path) -> None:
+    """After a kill at SQL, fsync or rename, a later ingest gives the same as without one."""
     db, whole = tmp_path / "mail.duckdb", tmp_path / "whole.duckdb"
     (tmp_path / "more.eml").write_bytes(raw("<more@t>", subject="More").data)
     for path in (db, whole):
@@ -358,23 +358,23 @@ def test_killed_at_any_write_the_file_is_old_or_new(art_e: Run, eml: Path, tmp_p
     json_of(art_e(*more, whole))
     after = contents(whole)
     for seed in range(tries(1, 20)):
-        place, name, most = DEATHS[seed % len(DEATHS)]
-        moment = Moment(place, name, Random(seed).randint(1, most))
+        place, name, calls = DEATHS[seed % len(DEATHS)]
+        moment = Moment(place, name, Random(seed).randint(1, calls))
         program = f"from tests.processes import *; die_at({moment!r})\n"
         program += f"from art_e.cli.main import app; app({[*more, str(db)]!r})"
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-        # One that calls it less often ends by itself.
+        # An ingest with fewer calls ends by itself.
         assert ended.returncode in (0, -signal.SIGKILL)
-        found = contents(db)
-        assert found in (before, after)
-        if found == after:
+        stored = contents(db)
+        assert stored in (before, after)
+        if stored == after:
             json_of(art_e("ingest", eml, "--db", db, "--replace", "--json"))
     json_of(art_e(*more, db))
     assert contents(db) == after
     assert not list(tmp_path.glob(".*.partial"))
 
 
-def test_without_room_there_is_one_line_and_nothing_is_left(process: Process, db: Path) -> None:
+def test_a_full_disk_gives_one_line_and_leaves_nothing(process: Process, db: Path) -> None:
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (300_000, 300_000))
     with process("ingest", "synthetic:1000", "--db", db, preexec_fn=limit) as started:
         out, err = started.communicate()
@@ -385,33 +385,33 @@ def test_without_room_there_is_one_line_and_nothing_is_left(process: Process, db
 
 
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
-    how: signal.Signals, process: Process, art_e: Run, eml: Path, db: Path
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_ingest_leaves_the_old_file_and_no_process(
+    sent: signal.Signals, process: Process, art_e: Run, eml: Path, db: Path
 ) -> None:
     json_of(art_e("ingest", eml, "--db", db, "--json"))
     before = db.read_bytes()
     started = process("ingest", "synthetic:4000", "--db", db, "--replace")
     assert wait_until(lambda: list(db.parent.glob(".*.partial/*")), started)
     # A terminal sends Ctrl-C to the whole group.
-    os.killpg(started.pid, how) if how == signal.SIGINT else started.send_signal(how)
+    os.killpg(started.pid, sent) if sent == signal.SIGINT else started.send_signal(sent)
     out, err = started.communicate(timeout=WAIT_S)
-    if how == signal.SIGINT:
+    if sent == signal.SIGINT:
         assert (started.returncode, out) == (130, "")
         assert err == "interrupted; the inbox is unchanged\n"
     assert db.read_bytes() == before
-    # The workers see that their parent is gone; nothing of its process group is left.
+    # The workers end after their parent, so that its process group is empty.
     deadline = time.monotonic() + WAIT_S
     with pytest.raises(ProcessLookupError):
         while time.monotonic() < deadline:
             os.killpg(started.pid, 0)
             time.sleep(0.05)
-    # A later ingest clears away what is left of the build, and is not locked out.
+    # A later ingest removes the remains of the build, and is not locked out.
     assert json_of(art_e("ingest", eml, "--db", db, "--replace", "--json"))["read"] == 4
     assert not list(db.parent.glob(".*.partial"))
 
 
-def test_the_tour_shows_every_step_on_an_inbox_made_once(art_e: Run, home: Path) -> None:
+def test_the_demo_shows_every_step_and_builds_its_inbox_once(art_e: Run, home: Path) -> None:
     first, second = art_e("demo"), art_e("demo", "--json")
     question = tour_question(questions(WorldConfig(size=SIZE, seed=SEED)))
     steps = (question.question, " 1  search ", "  read ", "| ", "answer  ", "expected: ")
@@ -421,7 +421,7 @@ def test_the_tour_shows_every_step_on_an_inbox_made_once(art_e: Run, home: Path)
     assert "making a sample inbox" in first.stderr
     assert "making" not in second.stderr
     assert len(list((home / "worlds").glob("*.duckdb"))) == 1
-    # JSON is that of `ask` and the gold answer.
+    # The JSON is that of `ask` with the gold answer.
     answer = json_of(second)
     assert (answer["question"], answer["gold_answer"]) == (question.question, question.answer)
     [trajectory] = read_trajectories(Path(answer["trajectory"]))
@@ -444,11 +444,11 @@ HASH = """SELECT count(*), bit_xor(hash(t, place))
     FROM (SELECT t, row_number() OVER () AS place FROM {} AS t)"""
 
 
-def test_every_real_message_is_stored_a_copy_or_skipped(real_file: InboxFile) -> None:
+def test_every_real_message_is_accounted_for(real_file: InboxFile) -> None:
     counts = real_file.counts
     assert (counts["read"], counts["quarantined"]) == (READ, {})
     assert set(counts["filtered"]) == {"long-body", "many-recipients"}
-    # The archive's message ids are distinct, and all of them lead to a mail.
+    # The archive's message ids are distinct, and each leads to a mail.
     row = real_file.execute(
         "SELECT count(*), count(DISTINCT message_id), count(email_id) FROM (SELECT message_id,"
         " email_id FROM emails UNION ALL SELECT message_id, email_id FROM aliases)"
@@ -457,16 +457,16 @@ def test_every_real_message_is_stored_a_copy_or_skipped(real_file: InboxFile) ->
     assert row == (copies, copies, copies)
 
 
-def test_real_mails_in_any_order_and_nasty_ones(real_inbox: RealInbox, tmp_path: Path) -> None:
+def test_real_mail_in_any_order_gives_the_same_inbox(real_inbox: RealInbox, tmp_path: Path) -> None:
     messages = list(read_enron(real_inbox.archive))
     lines = (real_inbox.folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
-    wanted = {line.partition("\t")[0] for line in lines if line.strip()}
-    nasty = [each for each in messages if each.source in wanted]
-    assert {each.source for each in nasty} == wanted
+    names = {line.partition("\t")[0] for line in lines if line.strip()}
+    nasty = [each for each in messages if each.source in names]
+    assert {each.source for each in nasty} == names
     for message in nasty:
         email = parse_message(message)
         assert isinstance(email, ParsedEmail), email
-        # Neither headers nor marks of an encoding are left in bodies.
+        # Bodies don't contain headers or remains of an encoding.
         assert not re.search(r"^X-Folder:|=3D|=A0|</?(?:html|td)\b|[^=]=\n", email.body, re.M)
     Random(0).shuffle(messages)
     make_inbox(tmp_path / "inbox.duckdb", messages, default_rules("enron"))
@@ -479,8 +479,8 @@ def test_real_questions_find_the_gold_mail(real_inbox: RealInbox, real_file: Inb
         inbox = real_file.open_inbox(question.inbox_address, question.query_date)
         assert all(inbox.read(message_id) for message_id in question.message_ids), question.id
         gold = {inbox.canonical_id(message_id) for message_id in question.message_ids}
-        found = [hit.message_id in gold for hit in inbox.search(question.question.split())]
-        ranks.append(found.index(True))
+        is_gold = [hit.message_id in gold for hit in inbox.search(question.question.split())]
+        ranks.append(is_gold.index(True))
     assert len(ranks) == 73
     assert ranks.count(0) >= FOUND_FIRST
 
@@ -496,7 +496,7 @@ def test_shipped_questions_fit_the_archive(real_file: InboxFile, name: str, coun
     equivalent = {each.id: each.equivalent_ids for each in load_questions(name)}
     assert {each.id: each.equivalent_ids for each in golden.questions} == equivalent
     filter_rows(real_file, golden, min_realism=0.0)
-    # Two of the writer's batches may ask for one fact.
+    # Two batches of the writer may ask for the same fact.
     assert {each.check for each in golden.rejected} <= {"duplicate"} and len(golden.rejected) <= 10
     before = len(golden.questions)
     split(real_file, golden, seed=0, targets=Counts())
@@ -504,7 +504,7 @@ def test_shipped_questions_fit_the_archive(real_file: InboxFile, name: str, coun
 
 
 def memory_of(process: int) -> int:
-    """The bytes that a process and its children have, shared ones counted once."""
+    """Return the bytes that a process and its children hold, shared ones counted once."""
     total, todo = 0, [process]
     while todo:
         folder = Path(f"/proc/{todo.pop()}")
@@ -517,8 +517,8 @@ def memory_of(process: int) -> int:
 
 @pytest.mark.fire
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
-def test_large_mails_end_as_an_inbox_in_bounded_memory(process: Process, tmp_path: Path) -> None:
-    """Each of 25 MB under `make fire`, with a text of words that occur in no other mail."""
+def test_large_mails_are_ingested_in_bounded_memory(process: Process, tmp_path: Path) -> None:
+    """Mails of 25 MB (under `make fire`) with words that don't occur in other mails."""
     count, size = tries(2, 60), tries(9_000_000, 16_500_000)
     for number in range(count):
         photo = Random(number).randbytes(size)
@@ -536,18 +536,18 @@ def test_large_mails_end_as_an_inbox_in_bounded_memory(process: Process, tmp_pat
     assert peak < 1_000_000_000
     with InboxFile(db) as file:
         assert file.counts["stored"] == count
-        [kept] = file.open_inbox("bob@test.example").files("<1@t>")
-        assert kept.data == Random(1).randbytes(size)
+        [attached] = file.open_inbox("bob@test.example").files("<1@t>")
+        assert attached.data == Random(1).randbytes(size)
 
 
-def test_tasks_wait_while_others_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_wait_for_others_above_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "_MOST_HELD", 100)
-    begun: list[int] = []
-    tasks = (begun.append(size) or size for size in [60, 30, 20, 500, 10, 10])  # type: ignore[func-returns-value]
+    started: list[int] = []
+    tasks = (started.append(size) or size for size in [60, 30, 20, 500, 10, 10])  # type: ignore[func-returns-value]
     ended = 0
     for task, done in batch.map_in_workers(abs, tasks, abs):
-        # One that was read waits.
-        held = begun[ended:-1]
+        # The last task that was read waits.
+        held = started[ended:-1]
         assert task == done and (sum(held) <= 100 or len(held) == 1)
         ended += 1
     assert ended == 6

@@ -1,5 +1,5 @@
-"""Labels: read where the mailbox keeps them, seen by its owner alone; spam, trash and drafts are
-stored, counted, and in nobody's inbox unless they are asked for. Whose mail it is, is inferred."""
+"""Labels are read from mailboxes and shown to the owner only. Spam, trash and drafts are stored and
+counted, but in inboxes only on request. The owner of mail is inferred."""
 
 from pathlib import Path
 
@@ -44,17 +44,17 @@ def takeout(tmp_path: Path) -> Path:
     return write_mbox(tmp_path, MAILS)
 
 
-def found(hits: list[dict[str, str]]) -> set[str]:
+def ids_of(hits: list[dict[str, str]]) -> set[str]:
     return {each["message_id"] for each in hits}
 
 
-def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None:
-    shown = art_e("ingest", takeout, "--owner", ME)
-    assert "17  stored" in shown.stdout
-    assert "3  of these spam, trash or drafts" in shown.stdout
-    assert found(json_of(art_e("search", "lease", "--json"))) == {"<1@x.example>", "<4@x.example>"}
+def test_spam_trash_and_drafts_are_stored_but_left_out(art_e: Run, takeout: Path) -> None:
+    ingested = art_e("ingest", takeout, "--owner", ME)
+    assert "17  stored" in ingested.stdout
+    assert "3  of these spam, trash or drafts" in ingested.stdout
+    assert ids_of(json_of(art_e("search", "lease", "--json"))) == {"<1@x.example>", "<4@x.example>"}
     everything = {f"<{number}@x.example>" for number in range(1, 6)}
-    assert found(json_of(art_e("search", "lease", "--all", "--json"))) == everything
+    assert ids_of(json_of(art_e("search", "lease", "--all", "--json"))) == everything
     assert "no mail 2@x.example" in the_error(art_e("read", "2@x.example"))
     assert "Pay the lease now" in art_e("read", "2@x.example", "--all").stdout
     listed = json_of(art_e("inboxes", "--json"))
@@ -63,16 +63,16 @@ def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None
     assert listed["total"] == 3
     other = art_e("search", "lease", "--inbox", "scam@x.example")
     assert "no inbox 'scam@x.example'" in the_error(other)
-    # No question is answered from spam, and the owner alone sees labels.
+    # Answers don't use spam, and only the owner sees labels.
     assert "Labels: important, inbox\n" in art_e("read", "1@x.example").stdout
     landlords = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
     assert "labels" not in landlords
     ask = ("ask", "When does the warehouse lease end?", "--json")
-    assert found(json_of(art_e(*ask))["passages"]) == {"<1@x.example>", "<4@x.example>"}
-    assert "<2@x.example>" in found(json_of(art_e(*ask, "--all"))["passages"])
+    assert ids_of(json_of(art_e(*ask))["passages"]) == {"<1@x.example>", "<4@x.example>"}
+    assert "<2@x.example>" in ids_of(json_of(art_e(*ask, "--all"))["passages"])
 
 
-def test_a_mail_that_anyone_keeps_is_no_junk_in_any_order(art_e: Run, tmp_path: Path) -> None:
+def test_mail_kept_by_any_owner_is_not_junk(art_e: Run, tmp_path: Path) -> None:
     spam = mail(1, "Spam", REAL)
     boxes = [write_mbox(tmp_path, [spam]), write_mbox(tmp_path / "kept", [MAILS[0]])]
     for number, order in enumerate((boxes, boxes[::-1])):
@@ -84,24 +84,24 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_any_order(art_e: Run, tmp_path: 
     assert json_of(art_e("ingest", boxes[0], "--append", "--owner", ME, "--json"))["junk"] == 1
 
 
-def test_the_labels_of_an_mbox() -> None:
+def test_labels_are_read_in_an_mbox_only() -> None:
     for headers, labels in LABELS["mbox"].items():
         data = f"From: a@x.example\n{headers}\n\nHi\n".encode()
-        # Where anyone could have written them, they say nothing.
-        own, other = parsed([RawMessage("t", data, in_mbox=True), RawMessage("t", data)])
-        assert (own.labels, own.junk) == (tuple(labels), bool({"trash", "drafts"} & set(labels)))
+        # In other mail anyone could have written them, so they don't count.
+        mbox, other = parsed([RawMessage("t", data, in_mbox=True), RawMessage("t", data)])
+        assert (mbox.labels, mbox.junk) == (tuple(labels), bool({"trash", "drafts"} & set(labels)))
         assert (other.labels, other.junk) == ((), False)
 
 
-def test_bulk_mail_is_known_by_its_headers() -> None:
+def test_bulk_mail_is_recognised_by_its_headers() -> None:
     for headers, mailing_list, bulk in table_rows(__file__, "bulk.tsv"):
         data = f"From: a@x.example\n{headers.replace(' | ', chr(10))}\n\nHi\n".encode()
         [mail] = parsed([RawMessage("t", data)])
         assert (mail.mailing_list, str(mail.bulk)) == (mailing_list, bulk), headers
 
 
-def test_hits_say_that_they_are_bulk(art_e: Run, home: Path, tmp_path: Path) -> None:
-    """A copy that came to oneself is personal, though one came by a list as well."""
+def test_hits_are_marked_as_bulk(art_e: Run, home: Path, tmp_path: Path) -> None:
+    """A copy addressed to the owner is personal, even if another came through a list."""
     listed = b"List-Id: Club <club.x.example>\n"
     mails = [
         listed + mail(1, None, "Lease one."), mail(2, "Category promotions", "Lease two."),
@@ -117,12 +117,12 @@ def test_hits_say_that_they_are_bulk(art_e: Run, home: Path, tmp_path: Path) -> 
     assert bulk(ME) == {"1": True, "2": True, "3": False, "4": False}
     assert bulk("landlord@x.example") == {"1": True, "2": False, "3": False, "4": False}
     with InboxFile(home / "inbox.duckdb") as file:
-        shown = run(Tools(file.open_inbox(ME)), search("lease"))["hits"]
-    assert sorted("bulk" in hit for hit in shown) == [False, False, True, True]
+        hits = run(Tools(file.open_inbox(ME)), search("lease"))["hits"]
+    assert sorted("bulk" in hit for hit in hits) == [False, False, True, True]
     assert "List: Club <club.x.example>\n" in art_e("read", "4@x.example").stdout
 
 
-def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:
+def test_labels_of_maildir_and_program_folders() -> None:
     for path, labels in LABELS["maildir"].items():
         folder, _, file = path.rpartition("/")
         assert of_maildir(folder, file) == tuple(labels)
@@ -130,8 +130,8 @@ def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:
         assert of_path(path) == tuple(labels)
 
 
-def test_the_owner_got_mail_or_has_most_of_it(art_e: Run, takeout: Path, tmp_path: Path) -> None:
-    # To a list, of which me@home.example is a member; a word in another header is no address.
+def test_the_likeliest_owner_is_inferred(art_e: Run, takeout: Path, tmp_path: Path) -> None:
+    # To a list with the member me@home.example; a word in another header is not an address.
     notes = ["Delivered-To: <Ann@home.example>"] * 5
     notes += ["X-Original-To: other@home.example", "Delivered-To: nobody"]
     mails = [f"{note}\n".encode() + mail(n, None, f"Hi {n}.") for n, note in enumerate(notes, 1)]
@@ -139,7 +139,7 @@ def test_the_owner_got_mail_or_has_most_of_it(art_e: Run, takeout: Path, tmp_pat
     assert "owner: ann@home.example (5 mails); if that is wrong: --owner" in ingested.stderr
     assert len(json_of(art_e("search", "hi", "--json"))) == 7
     assert f"owner: {ME} (17 mails)" in art_e("ingest", takeout, "--replace").stderr
-    # A typo is told, and nobody is the owner of mail that nobody has most of.
+    # A typo is reported; without a majority there is no owner.
     wrong = art_e("ingest", takeout, "--replace", "--owner", "me@hoem.example")
     assert f"owner: me@hoem.example; most mail is of {ME} (17 mails), club@" in wrong.stderr
     mails = [raw(f"<{n}@t>", sender=f"a{n}@x.example", to=f"b{n}@x.example").data for n in range(3)]
@@ -149,7 +149,7 @@ def test_the_owner_got_mail_or_has_most_of_it(art_e: Run, takeout: Path, tmp_pat
 
 
 @pytest.mark.parametrize(("key", "owners"), [(b"y", [ME]), (b"n", [])])
-def test_a_person_confirms(key: bytes, owners: list[str], takeout: Path, tmp_path: Path) -> None:
+def test_owner_is_confirmed(key: bytes, owners: list[str], takeout: Path, tmp_path: Path) -> None:
     db = tmp_path / "mine.duckdb"
     with at_terminal(("ingest", takeout, "--db", db), {"TERM": "dumb"}) as (process, terminal):
         press_keys(terminal, [key], "[y]es [n]o", "next:")

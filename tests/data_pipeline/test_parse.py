@@ -1,4 +1,4 @@
-"""What the parser makes of whole messages: headers, bodies, rejections."""
+"""The parser on whole messages: headers, bodies, rejections, and its limits."""
 
 import codecs
 import datetime as dt
@@ -50,7 +50,7 @@ def rejected(message: RawMessage) -> str:
 
 @pytest.mark.parametrize(("data", "subject", "body"), MAIL["headers"]["rows"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_header_blocks_are_mended(data: str, subject: str, body: str, end: bytes) -> None:
+def test_broken_header_blocks_are_repaired(data: str, subject: str, body: str, end: bytes) -> None:
     email = parsed(f"From: ann@x.com\n{data}".encode().replace(b"\n", end))
     assert (email.subject, email.body) == (subject, body)
 
@@ -94,7 +94,7 @@ def test_a_message_in_utf_16_is_read() -> None:
         assert body_of(start + whole.encode(charset)) == "Über"
 
 
-def test_a_derived_id_is_of_the_mail_and_gmails_thread_of_an_mbox_alone() -> None:
+def test_derived_ids_and_gmail_threads() -> None:
     data = b"X-GM-THRID: " + b"1" * 41 + b"\n" + HEAD + b"\nHello."
     assert parsed(data, in_mbox=True).gmail_thread == "1" * 40
     assert parsed(data).gmail_thread == ""
@@ -102,7 +102,7 @@ def test_a_derived_id_is_of_the_mail_and_gmails_thread_of_an_mbox_alone() -> Non
     assert derived_message_id(None, Mailbox("z@x.com", ""), "", "Hello!") != DERIVED
 
 
-def test_an_address_has_one_role_the_strongest_and_lists_keep_their_order() -> None:
+def test_an_address_keeps_its_strongest_role_only() -> None:
     names = [f"person{number}@x.com" for number in range(880)]
     to = ",\n\t".join(["a@x.com, A@x.com", *names])
     email = headers("From: z@x.com", f"To: {to}", "Cc: b@x.com, a@x.com", "Bcc: b@x.com, c@x.com")
@@ -110,7 +110,7 @@ def test_an_address_has_one_role_the_strongest_and_lists_keep_their_order() -> N
     assert roles == [["a@x.com", *names], ["b@x.com"], ["c@x.com"]]
 
 
-def test_an_absurd_date_gives_way_to_received_and_envelope() -> None:
+def test_received_or_envelope_replaces_an_absurd_date() -> None:
     envelope = dt.datetime(2003, 3, 3, 3, tzinfo=dt.timezone(dt.timedelta(hours=3)))
     for enveloped, head, sent_at in MAIL["days"]["rows"]:
         data = f"From: a@x.com\n{head}\nx".encode()
@@ -118,14 +118,14 @@ def test_an_absurd_date_gives_way_to_received_and_envelope() -> None:
         assert str(mail.sent_at) == sent_at, head
 
 
-def test_rejections() -> None:
+def test_unusable_mail_is_rejected_with_a_reason() -> None:
     reasons = {text.encode("latin-1"): reason for text, reason in MAIL["rejections"].items()}
     reasons[b"Subject: big\n\n" + b"x" * records.LARGEST_MESSAGE] = "too-large"
     cases: list[tuple[Any, str]] = [*reasons.items(), ("not bytes", "parse-error")]
     assert [(data, rejected(RawMessage("test", data))) for data, _ in cases] == cases
 
 
-def test_fields_follow_the_same_rules() -> None:
+def test_rows_of_fields_are_parsed_like_mail() -> None:
     date = dt.datetime(2001, 1, 12, 9, 30, tzinfo=dt.timezone(dt.timedelta(hours=-8)))
     fields = of_row(
         "1@x.com", "=?utf-8?q?Caf=C3=A9?=\ud800", "Ann <ANN@x.com>",
@@ -146,31 +146,31 @@ CHARSETS += [(label, text.encode(codec), text) for label, codec, text in MAIL["c
 
 
 @pytest.mark.parametrize(("charset", "data", "text"), CHARSETS)
-def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, text: str) -> None:
+def test_right_and_wrong_charsets_are_decoded(charset: str, data: bytes, text: str) -> None:
     assert decode_bytes(data, charset) == text
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("case", MAIL["bodies"], ids=lambda case: case["heads"][0])
-def test_bodies(case: dict[str, Any], end: bytes) -> None:
+def test_bodies_are_read_as_text(case: dict[str, Any], end: bytes) -> None:
     for head in case["heads"]:
         data = HEAD + f"{head}\n\n{case['text']}".encode()
         assert body_of(data.replace(b"\n", end)) == case["body"]
 
 
 def message(text: str) -> EmailMessage:
-    made = EmailMessage()
-    made["From"], made["Subject"] = "ann@x.com", "s"
-    made.set_content(text)
-    return made
+    mail = EmailMessage()
+    mail["From"], mail["Subject"] = "ann@x.com", "s"
+    mail.set_content(text)
+    return mail
 
 
-def test_plain_text_is_preferred_to_html_unless_blank_and_attachments_are_named() -> None:
-    made = message("The plain text.")
-    made.add_alternative("<p>The <b>plain</b> text.</p>", subtype="html")
-    made.add_attachment(b"x" * 12_345, "application", "pdf", filename="Büro plan.pdf")
-    made.add_attachment(b"a,b\n", "text", "csv", filename="a.csv")
-    assert body_of(made.as_bytes()) == (
+def test_plain_text_is_preferred_and_attachments_are_listed() -> None:
+    mail = message("The plain text.")
+    mail.add_alternative("<p>The <b>plain</b> text.</p>", subtype="html")
+    mail.add_attachment(b"x" * 12_345, "application", "pdf", filename="Büro plan.pdf")
+    mail.add_attachment(b"a,b\n", "text", "csv", filename="a.csv")
+    assert body_of(mail.as_bytes()) == (
         "The plain text.\n\n[Attachment: Büro plan.pdf (application/pdf, 12 KB)]\n"
         "[Attachment: a.csv (text/csv, 1 KB)]"
     )
@@ -179,37 +179,37 @@ def test_plain_text_is_preferred_to_html_unless_blank_and_attachments_are_named(
     assert body_of(blank.as_bytes()) == "Dear Ann,\n\nsee this (http://x.com)"
 
 
-def test_what_holds_the_content_of_a_message_is_its_body() -> None:
+def test_the_fuller_alternative_is_the_body() -> None:
     [invitation] = (case for case in MAIL["bodies"] if "BEGIN:VTIMEZONE" in case["text"])
-    made = message("We meet.")
-    made.add_alternative("<p>We meet.</p>", subtype="html")
-    made.add_alternative(invitation["text"], subtype="calendar")
-    assert body_of(made.as_bytes()) == f"We meet.\n\n{invitation['body']}"
+    mail = message("We meet.")
+    mail.add_alternative("<p>We meet.</p>", subtype="html")
+    mail.add_alternative(invitation["text"], subtype="calendar")
+    assert body_of(mail.as_bytes()) == f"We meet.\n\n{invitation['body']}"
     folded = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:\xc3\n \xbcber\n\t all\nEND:VEVENT"
     assert body_of(HEAD + b"\n" + folded) == "What: über all"
     for plain, page, body in MAIL["alternatives"]["rows"]:
-        made = message(plain)
-        made.add_alternative(f"<p>{page}</p>", subtype="html")
-        assert body_of(made.as_bytes()) == body
+        mail = message(plain)
+        mail.add_alternative(f"<p>{page}</p>", subtype="html")
+        assert body_of(mail.as_bytes()) == body
 
 
-def test_a_large_attachment_is_named_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_attachment_is_listed_but_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "LARGEST_FILE", 5)
-    made = message("The text.")
+    mail = message("The text.")
     for name, data in (("a", b"12345"), ("b", b"123456")):
-        made.add_attachment(data, "application", "pdf", filename=name)
-    files = {file.name: file.data for file in parsed(made.as_bytes()).files}
+        mail.add_attachment(data, "application", "pdf", filename=name)
+    files = {file.name: file.data for file in parsed(mail.as_bytes()).files}
     assert files == {"a": b"12345", "b": None}
 
 
-def test_html_sent_as_plain_text_is_converted_and_the_text_around_it_kept() -> None:
+def test_html_in_plain_text_is_converted() -> None:
     page = "<! >\n<!DOCTYPE HTML PUBLIC>\n<html><head><title>t</title><style>p{}</style></head>"
     assert plain_text(f"{page}<body><p>One</p><p>Two</p></body></html>") == "One\n\nTwo"
     page = "<html>" + "<b>word</b><br>" * 12 + "</html>"
     text = plain_text(f"Look:\n-- from Bob\n{page}\nplan.pdf\nend")
     assert text.startswith("Look:\n-- from Bob\nword\nword\n")
     assert text.endswith("word\nplan.pdf\nend")
-    # A document has 20 tags at least, a text made of tags 5.
+    # A document needs at least 20 tags, a text made of tags 5.
     for tags, is_page in ((17, False), (18, True)):
         text = "Look:\n<html>" + "<p>word" * tags + "." * 400 + "</html>"
         assert ("<p>" not in plain_text(text)) is is_page
@@ -221,7 +221,7 @@ TABLE = "<table><tr><td>Total</td><td>$72.00</td></tr><tr><td></td><td>Tax</td><
 
 
 @pytest.mark.parametrize(("length", "gap"), [(0, "  "), (1_000_000, "  "), (1_000_001, " ")])
-def test_tables_are_laid_out_up_to_a_million_characters(length: int, gap: str) -> None:
+def test_tables_of_up_to_a_million_characters_are_laid_out(length: int, gap: str) -> None:
     assert html_to_text(TABLE.ljust(length)).splitlines()[0] == f"Total{gap}$72.00"
     assert html_to_text(TABLE).endswith("\nTax")
 
@@ -244,20 +244,20 @@ def test_hostile_html_is_bounded_and_loses_no_text(source: str) -> None:
     assert len(body.encode()) < len(source) + 100
 
 
-def test_a_message_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_message_is_quarantined(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = HEAD + b"Content-Type: text/html\n\n" + b"<p>word" * 3_000_000
     monkeypatch.setattr(records, "CPU_SECONDS", 0.1)
-    begun, extractor = time.process_time(), mock.Mock(Extractor)
+    started, extractor = time.process_time(), mock.Mock(Extractor)
     email = parse_message(RawMessage("slow", slow), extractor)
-    # Its child might answer the next mail with what this one asked.
+    # Its child might answer the next mail with the text for this one.
     extractor.close.assert_called_once()
-    assert time.process_time() - begun < 1
+    assert time.process_time() - started < 1
     assert email == Skipped("slow", "too-slow", "more than 0.1 s of CPU time")
-    while time.process_time() - begun < 1:  # longer than the limit: no timer is left behind
+    while time.process_time() - started < 1:  # longer than the limit: no timer is left behind
         assert body_of(HEAD + b"\nHello.") == "Hello."
 
 
-def test_long_html_loses_its_tags_comments_scripts_and_styles_alone() -> None:
+def test_long_html_keeps_all_visible_text() -> None:
     text = "<!-- no --> one<!-- <b> no --><p>two <SCRIPT>no <b> </style> no</script> three"
     text += "<style>no</STYLE>"
     assert html_to_text(text + " " * 1_000_000 + "&amp; <i>end</i>") == "one\ntwo three & end"
@@ -279,7 +279,7 @@ def nested_multiparts(depth: int) -> bytes:
     ],
     ids=["multiparts", "beyond-the-bound", "messages", "parameters", "multipart-parameters"],
 )
-def test_hostile_structure_is_bounded(data: bytes) -> None:
+def test_hostile_structure_takes_bounded_time(data: bytes) -> None:
     assert isinstance(body_of(HEAD + data + b"end"), str)
 
 
@@ -295,16 +295,16 @@ def test_stray_quoted_printable_is_decoded() -> None:
 
 
 @pytest.mark.parametrize("text", MAIL["stays"]["texts"])
-def test_text_that_only_looks_like_html_or_quoted_printable_stays(text: str) -> None:
+def test_text_that_resembles_html_or_quoted_printable_stays(text: str) -> None:
     assert plain_text(text) == text.rstrip()
 
 
-# ---- Memory: what passes a mail's share is left out, and its mail says so.
+# ---- Memory: text beyond a mail's limit is left out, and the mail says so.
 
 HEADS = b"From: a@x\nSubject: s\n"
 MIXED = b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
 HTML, WIDE = b"Content-Type: text/html; charset=utf-8\n\n", "\U0001f600".encode()
-# How a mail begins, and what fills it.
+# The beginning of a mail, and the filling that repeats.
 LARGE = {
     "words": (b"\n", b"".join(b"%05x " % number for number in range(1 << 20))),
     "words with @": (b"\n", b"a" * 60 + b"@" + b"b" * 60 + b".example\n"),
@@ -323,29 +323,29 @@ LARGE = {
 
 
 def measured(name: str, size: int) -> tuple[list[dict[str, str]], list[str], float, int]:
-    """Process a large mail in this process, which is new: its peak is not its parent's. Return what
-    was skipped, the bodies, and the seconds and kilobytes that it took."""
+    """Process a large mail in this new process, so that its peak is not its parent's. Return the
+    skipped rows, the bodies, and the seconds and kilobytes that it took."""
     begin, filling = LARGE[name]
     data = HEADS + begin + filling * (size // len(filling))
-    before, begun = peak_of("self"), time.process_time()
+    before, started = peak_of("self"), time.process_time()
     [tables] = batch.process(batch.Job([RawMessage("large", data)], batch.Rules()))
-    seconds, kilobytes = time.process_time() - begun, peak_of("self") - before
+    seconds, kilobytes = time.process_time() - started, peak_of("self") - before
     return tables.skipped.to_pylist(), tables.mails["body"].to_pylist(), seconds, kilobytes
 
 
 @pytest.mark.fire
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
 @pytest.mark.parametrize("name", list(LARGE)[:: tries(6, 1)])
-def test_a_large_mail_of_anything_is_kept_in_bounded_memory_and_time(name: str) -> None:
+def test_large_mails_are_stored_in_bounded_memory_and_time(name: str) -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        made = pool.submit(measured, name, tries(10_000_000, 49_000_000)).result()
-    [skipped], [body], seconds, kilobytes = made
+        result = pool.submit(measured, name, tries(10_000_000, 49_000_000)).result()
+    [skipped], [body], seconds, kilobytes = result
     assert seconds < records.CPU_SECONDS and kilobytes < 500_000
     assert (skipped["source"], skipped["stage"], skipped["reason"]) == ("large", "cut", "long-text")
     assert len(body) <= parse.MOST_CHARS + 100 and "rest is left out" in body
 
 
-def test_a_mail_that_takes_too_much_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mail_that_takes_too_much_memory_is_quarantined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "MEMORY_BYTES", 1_000_000)
     data = HEADS + b"\n" + b"long " * 9_000_000
     assert rejected(RawMessage("large", data)) == "too-much-memory"
@@ -353,8 +353,8 @@ def test_a_mail_that_takes_too_much_memory_is_left(monkeypatch: pytest.MonkeyPat
     assert len(body_of(data)) == parse.MOST_CHARS
 
 
-def test_indexing_counts_as_time_of_its_mail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What breaks the tokenizer is left with its reason, and the next mail is read."""
+def test_indexing_counts_towards_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mail that blocks the tokenizer is quarantined, and the next mail is read."""
     monkeypatch.setattr(records, "CPU_SECONDS", 0.2)
 
     def endless(_: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Any bytes give clean text, never an exception; messages split by hand are what `email` reads.
+"""Any bytes give clean text and no exception; messages split by hand equal what `email` reads.
 
 Set ART_E_REAL_DATA to a folder with `enron-maildir.tar.xz` to compare on all real mail."""
 
@@ -30,7 +30,7 @@ WELL_FORMED, PLAIN = (PIECES[name].encode() for name in ("well_formed", "plain")
 
 
 def check_clean(email: ParsedEmail | Skipped) -> None:
-    """What holds for every result."""
+    """Check the properties of every result."""
     if isinstance(email, Skipped):
         assert email.reason in REASONS, email
         return
@@ -93,7 +93,7 @@ MOST_CPU_S, MOST_KB = 2.0, 100_000
 @pytest.mark.fire
 @settings(max_examples=tries(60, 100_000), deadline=None)
 @given(st.sampled_from([PLAIN, WELL_FORMED, b"From: a@x.com\n"]), st.integers(0, 2**32))
-def test_a_mutated_message_and_one_filled_with_splinters(message: bytes, seed: int) -> None:
+def test_mutated_and_filled_messages_stay_clean_and_fast(message: bytes, seed: int) -> None:
     chosen = random.Random(seed)
     data = bytearray(message)
     for _ in range(chosen.randrange(13)):
@@ -117,11 +117,11 @@ def test_a_mutated_message_and_one_filled_with_splinters(message: bytes, seed: i
     check_same(bytes(data))
     assert peak_of("self") - memory < MOST_KB
     again = functools.partial(parse_message, RawMessage("any", bytes(data)))
-    # `timeit` leaves this process's garbage alone, whose collection takes seconds, too.
+    # `timeit` turns off garbage collection, which takes seconds in this process.
     assert timeit.timeit(again, timer=time.thread_time, number=1) < MOST_CPU_S
 
 
-def test_what_needs_more_than_a_split_is_left_to_email() -> None:
+def test_other_messages_are_left_to_email() -> None:
     assert check_same(PLAIN)
     for old, new in [*PIECES["more_than_a_split"], ["charset=us-ascii", "; x=1" * 5_000]]:
         data = PLAIN.replace(old.encode(), new.encode("latin-1"), 1)
@@ -138,7 +138,7 @@ fields = st.tuples(
 
 
 @given(fields, st.text(alphabet="<>/!-&;=\"' \nabdhilprtu0x", max_size=300))
-def test_any_fields_encoded_words_and_html(row: Any, source: str) -> None:
+def test_any_fields_encoded_words_and_html_are_clean(row: Any, source: str) -> None:
     check_clean(parse_message(of_row(*row)))
     decoded = decode_words(row[1])
     assert not UNCLEAN.search(decoded) and "\n" not in decoded
@@ -146,6 +146,6 @@ def test_any_fields_encoded_words_and_html(row: Any, source: str) -> None:
     assert tidy(tidy(row[-1])) == tidy(row[-1])
 
 
-def test_all_real_mail() -> None:
+def test_real_mail_is_split_as_email_does() -> None:
     same = [check_same(raw.data) for raw in read_enron(real_data() / "enron-maildir.tar.xz")]
     assert sum(same) > 0.99 * len(same) > 0

@@ -1,4 +1,4 @@
-"""People with several addresses: one inbox holds their mail, and stays so."""
+"""People with several addresses: one inbox holds all their mail, also after another ingest."""
 
 from pathlib import Path
 
@@ -26,49 +26,49 @@ def db(tmp_path: Path) -> Path:
     return path
 
 
-def found(db: Path, address: str) -> list[str]:
+def ids_in(db: Path, address: str) -> list[str]:
     with InboxFile(db) as file:
         return message_ids(file.open_inbox(address).search([]))
 
 
 def test_one_inbox_holds_the_mail_of_all_addresses(db: Path, art_e: Run) -> None:
-    assert found(db, WORK) == ["<4@t>", "<1@t>"] and found(db, HOME) == ["<4@t>", "<2@t>"]
-    made = json_of(art_e("people", "merge", WORK, HOME.upper(), "--db", db, "--json"))
-    assert made == {"person": WORK, "addresses": [WORK, HOME], "emails": 3}
+    assert ids_in(db, WORK) == ["<4@t>", "<1@t>"] and ids_in(db, HOME) == ["<4@t>", "<2@t>"]
+    merged = json_of(art_e("people", "merge", WORK, HOME.upper(), "--db", db, "--json"))
+    assert merged == {"person": WORK, "addresses": [WORK, HOME], "emails": 3}
     everything = ["<4@t>", "<2@t>", "<1@t>"]
-    assert found(db, WORK) == found(db, HOME) == everything
+    assert ids_in(db, WORK) == ids_in(db, HOME) == everything
     with InboxFile(db) as file:
         assert [each.address for each in file.inboxes()] == [WORK, BOB, SISTER]
         assert file.inboxes(1) == [(WORK, 3, 2, 2)]
         inbox = file.open_inbox(HOME)
         assert set(message_ids(inbox.search(["lease"]))) == {"<1@t>", "<2@t>"}
-        # Her own addresses link no mails, as one address doesn't.
+        # Two addresses of one person don't make two mails a thread.
         assert inbox.thread_sizes(["<1@t>", "<2@t>"]) == [1, 1]
     with plain_connection(db) as shell:
         rows = shell.execute("SELECT message_id FROM search_inbox(?, [])", [HOME]).fetchall()
     assert [each for (each,) in rows] == everything
     assert db.stat().st_mode & 0o077 == 0 and not list(db.parent.glob(".*partial"))
-    # Merging goes on and can be undone.
+    # A person can be merged again, and split.
     more = json_of(art_e("people", "merge", SISTER, HOME, "--db", db, "--json"))
     assert more == {"person": SISTER, "addresses": [SISTER, HOME, WORK], "emails": 4}
     listed = json_of(art_e("people", "list", "--db", db, "--json"))
     assert listed == {"people": {SISTER: [SISTER, WORK, HOME]}}
     art_e("people", "split", WORK, "--db", db)
-    assert found(db, WORK) == ["<4@t>", "<1@t>"] and found(db, SISTER) == ["<3@t>"]
+    assert ids_in(db, WORK) == ["<4@t>", "<1@t>"] and ids_in(db, SISTER) == ["<3@t>"]
 
 
-@pytest.mark.parametrize("how", ["--append", "--replace"])
-def test_it_stays_when_the_file_is_made_anew(db: Path, art_e: Run, how: str) -> None:
+@pytest.mark.parametrize("option", ["--append", "--replace"])
+def test_people_survive_another_ingest(db: Path, art_e: Run, option: str) -> None:
     art_e("people", "merge", WORK, HOME, "--db", db)
     mail = raw("<5@t>", sender=f"Ann <{HOME}>", to=WORK, date=date_header(5))
     (db.parent / "new.eml").write_bytes(mail.data)
-    again = art_e("ingest", db.parent / "new.eml", "--db", db, how, "--owner", HOME)
+    again = art_e("ingest", db.parent / "new.eml", "--db", db, option, "--owner", HOME)
     assert again.exit_code == 0, again.stderr
-    old = ["<4@t>", "<2@t>", "<1@t>"] if how == "--append" else []
-    assert found(db, WORK) == ["<5@t>", *old]
+    old = ["<4@t>", "<2@t>", "<1@t>"] if option == "--append" else []
+    assert ids_in(db, WORK) == ["<5@t>", *old]
 
 
-def test_ingest_says_who_an_owner_may_be_too(tmp_path: Path, art_e: Run) -> None:
+def test_ingest_suggests_merges_for_the_owner(tmp_path: Path, art_e: Run) -> None:
     for number, mail in enumerate(MAILS):
         (tmp_path / f"{number}.eml").write_bytes(mail.data)
     ingested = art_e("ingest", tmp_path, "--db", tmp_path / "own.duckdb", "--owner", WORK)

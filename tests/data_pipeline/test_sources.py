@@ -1,4 +1,4 @@
-"""Sources: the same inbox from every format, formats found by looking, damage as advice."""
+"""Sources: the same inbox from every format, detected by content; damage gives an error."""
 
 import csv
 import datetime as dt
@@ -46,7 +46,7 @@ MAILS += [DATED % 59 + mail for mail in ODD[-2:]]
 
 
 def ingested(name: str, folder: Path) -> tuple[IngestReport, Path]:
-    """The mails by way of one format, as `art-e ingest --no-filter` reads them."""
+    """Ingest the mails from one format, as `art-e ingest --no-filter` does."""
     folder.mkdir()
     expected, write = WRITERS[name]
     path = str(write(folder, MAILS))
@@ -97,11 +97,11 @@ def sources(path: Path, name: Format) -> list[str]:
 
 
 def refusal(path: Path, name: Format) -> str:
-    """The line about what can't be read."""
+    """Return the error for a source that can't be read."""
     return the_error(opened, path, name)
 
 
-def test_a_source_is_the_same_wherever_the_mail_lies(tmp_path: Path) -> None:
+def test_sources_are_relative_to_the_given_path(tmp_path: Path) -> None:
     archive = write_archive(tmp_path, MAILS)
     of_folder = sources(tmp_path / "maildir", "enron")
     assert of_folder[0] == "maildir/owner-0/inbox/0."
@@ -112,8 +112,8 @@ def test_a_source_is_the_same_wherever_the_mail_lies(tmp_path: Path) -> None:
     assert {"new/0.host", ".Sent/cur/1.host", "Lists/cats/cur/5.host"} <= set(maildir)
 
 
-def test_a_maildir_in_use_is_read_on(tmp_path: Path) -> None:
-    """Between the listing and the reading mails are flagged, moved on to `cur`, and deleted."""
+def test_a_maildir_that_changes_is_read(tmp_path: Path) -> None:
+    """Mails are flagged, moved to `cur` and deleted between listing and reading."""
     mails = tmp_path / "mail"
     for place, numbers in (("cur", (0, 2, 4)), ("new", (1, 3, 5)), ("tmp", (6,))):
         (mails / place).mkdir(parents=True)
@@ -136,8 +136,8 @@ def test_a_maildir_in_use_is_read_on(tmp_path: Path) -> None:
     assert report.counts["quarantined"] == {"gone": 2}
 
 
-def test_files_that_are_no_mail_are_counted_and_links_are_not_followed(tmp_path: Path) -> None:
-    # A file is read no further than the parser accepts.
+def test_other_files_are_counted_and_links_not_followed(tmp_path: Path) -> None:
+    # A file is read up to the limit of the parser.
     with (tmp_path / "huge.eml").open("wb") as sparse:
         sparse.truncate(LARGEST_MESSAGE * 20)
     [item] = opened(tmp_path / "huge.eml", "eml")
@@ -169,7 +169,7 @@ def test_mbox_bodies_envelopes_and_sources(tmp_path: Path) -> None:
     assert two.sent_at == dt.datetime(2017, 4, 3, 10)
 
 
-def test_csv_fields_of_any_length_and_bytes(tmp_path: Path) -> None:
+def test_csv_fields_may_have_any_length_and_bytes(tmp_path: Path) -> None:
     file = tmp_path / "emails.csv"
     text = io.StringIO(newline="")
     long_row = ["Subject: long\n\n" + "x" * 300_000, "", "a/1."]
@@ -183,7 +183,7 @@ def test_csv_fields_of_any_length_and_bytes(tmp_path: Path) -> None:
     assert empty == RawMessage("emails.csv#3", b"")
 
 
-def test_hub_sets_are_read_split_by_split(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_splits_of_hub_sets_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {
         "message_id": "<1@x>", "subject": None, "from": "a@x.com", "to": ["b@x.com", None],
         "cc": None, "bcc": None, "date": "2001-01-12T09:30:00Z", "body": "x", "file_name": None,
@@ -201,7 +201,7 @@ def test_hub_sets_are_read_split_by_split(monkeypatch: pytest.MonkeyPatch) -> No
     assert re.search("owner/mail.*offline.*check the name and the network", line)
 
 
-def test_synthetic_sources_are_spelled_out() -> None:
+def test_synthetic_sources_have_options() -> None:
     assert detect("synthetic:5000") == "synthetic"
     config = WorldConfig(5000, 3, short=True, vocabulary=800, names=4)
     assert described("synthetic:5_000,seed=3,short,vocabulary=800,names=4") == config
@@ -214,7 +214,7 @@ def test_synthetic_sources_are_spelled_out() -> None:
     assert [each.id for each in held_out] == [each.id for each in questions]
 
 
-def test_detection_looks_past_names_and_explains_what_it_cannot_tell(tmp_path: Path) -> None:
+def test_formats_are_detected_by_content(tmp_path: Path) -> None:
     (tmp_path / "mail.csv").write_bytes(b"From a@x Fri Jan 12 09:30:00 2001\nSubject: s\n\nx\n")
     assert detect(f"{tmp_path}/mail.csv") == "mail"
     message = tmp_path / "1."
@@ -234,7 +234,7 @@ def test_detection_looks_past_names_and_explains_what_it_cannot_tell(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["enron", "maildir", "mbox", "eml", "csv", "hf"])
-def test_missing_and_empty_places_pipes_and_devices(name: Format, tmp_path: Path) -> None:
+def test_missing_empty_and_irregular_sources_are_errors(name: Format, tmp_path: Path) -> None:
     assert "no file or folder" in refusal(tmp_path / "nowhere", name)
     empty, folder = tmp_path / "empty", tmp_path / "folder"
     empty.write_bytes(b"") if name == "csv" else empty.mkdir()
@@ -243,8 +243,8 @@ def test_missing_and_empty_places_pipes_and_devices(name: Format, tmp_path: Path
     (folder / "1.eml").write_bytes(raw().data)
     os.mkfifo(folder / "2.eml")
     for path in (str(folder / "2.eml"), "/dev/zero"):
-        assert "no file or folder: save" in the_error(open_source, path, name)
-        assert "no file or folder: save" in the_error(detect, path)
+        assert "nor a folder: save" in the_error(open_source, path, name)
+        assert "nor a folder: save" in the_error(detect, path)
     assert len(opened(folder, "eml")) == 1
 
 
@@ -286,7 +286,7 @@ def test_damaged_files_are_not_read(name: Format, data: bytes, advice: str, tmp_
     assert re.search(advice, refusal(tmp_path / "mail", name))
 
 
-def test_archives_are_bounded_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_must_not_be_zip_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, alone = tmp_path / "mail.zip", tmp_path / "mail.mbox.xz"
     mail = b"Subject: s\n\n" + b"x" * 1_000_000
     file.write_bytes(zipped({"a.eml": mail}, 60))
@@ -301,14 +301,14 @@ def test_archives_are_bounded_by_size(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def bomb(count: int, size: int) -> bytes:
-    """A small Parquet file with `count` mails of the same body of `size` characters."""
+    """Return a small Parquet file with `count` mails of the same body of `size` characters."""
     body = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), ["a" * size])
     columns = dict.fromkeys(("message_id", "subject", "from", "to", "date"), ["x"] * count)
     return parquet({**columns, "body": body}, "zstd")
 
 
 def long_directory(count: int) -> bytes:
-    """A zip whose directory lists `count` empty files that are nowhere."""
+    """Return a zip whose directory lists `count` empty files that it doesn't contain."""
     directory = zipped({"0000000.eml": b""}).partition(DIRECTORY)[2]
     entry = DIRECTORY + directory[: 46 - len(DIRECTORY)]
     entries = b"".join(entry + b"%07d.eml" % number for number in range(count))
@@ -319,10 +319,10 @@ def long_directory(count: int) -> bytes:
 
 
 def opened_alone(path: Path, name: Format) -> tuple[str, float, int]:
-    """The refusal of a file, and the seconds and kilobytes that it takes this new process."""
-    begun, before = time.process_time(), peak_of("self")
+    """Return the error for a file, and the seconds and kilobytes that it took this new process."""
+    started, before = time.process_time(), peak_of("self")
     line = refusal(path, name)
-    return line, time.process_time() - begun, peak_of("self") - before
+    return line, time.process_time() - started, peak_of("self") - before
 
 
 @pytest.mark.fire
@@ -344,7 +344,7 @@ def test_gigabytes_are_refused(form: Format, packed: Callable[[], bytes], tmp_pa
     assert seconds < 30 and kilobytes < 500_000
 
 
-def test_an_entry_of_another_method_is_left_and_the_next_one_read(tmp_path: Path) -> None:
+def test_unreadable_zip_entries_are_quarantined(tmp_path: Path) -> None:
     file = tmp_path / "mail.zip"
     data = zipped({name: raw(f"<{name}>").data for name in ("a.eml", "b.eml")})
     deflate64 = 9
@@ -354,7 +354,7 @@ def test_an_entry_of_another_method_is_left_and_the_next_one_read(tmp_path: Path
     assert report.counts["stored"] == 1
 
 
-# ---- Tar: every file of an archive, and no damage passed over.
+# ---- Tar: every file of an archive is read, and all damage is reported.
 
 TAR_FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 LISTED = [("b", tarfile.REGTYPE, 6_000), ("dir", tarfile.DIRTYPE, 0), ("link", tarfile.SYMTYPE, 0)]
@@ -371,26 +371,26 @@ def archive(listed: list[tuple[str, bytes, int]], form: int) -> bytes:
     return buffer.getvalue()
 
 
-def found(data: bytes, file: Path) -> list[tuple[str, bytes]]:
+def tar_files(data: bytes, file: Path) -> list[tuple[str, bytes]]:
     file.write_bytes(data)
     return [(name, take(5_000)) for name, take in tar_members(file)]
 
 
 @pytest.mark.parametrize("form", TAR_FORMATS)
 @pytest.mark.parametrize("first", ["a", "d/" * 55 + "x", "d/" * 40 + "caf\udce9"])
-def test_a_tar_is_read_whole_or_its_damage_is_told(form: int, first: str, tmp_path: Path) -> None:
+def test_a_tar_is_read_whole_or_damage_is_reported(form: int, first: str, tmp_path: Path) -> None:
     data = archive([(first, tarfile.REGTYPE, 100), *LISTED], form)
     sizes = [(first, 100), *((name, size) for name, kind, size in LISTED if kind < b"1")]
     path = tmp_path / "mail.tar"
-    assert found(data, path) == [(name, b"x" * min(size, 5_000)) for name, size in sizes]
+    assert tar_files(data, path) == [(name, b"x" * min(size, 5_000)) for name, size in sizes]
     starts = {data[at : at + 2]: at for at in range(0, len(data), tarfile.BLOCKSIZE)}
     second, last = starts[b"b\0"], starts[b"c\0"]
     cuts = [0, 100, 600, second + 511, second + 600, second + 6_500, last]
     damaged = [data[:end] for end in cuts]
     for spoil in (b"\0" * tarfile.BLOCKSIZE, b"x"):
         damaged += [data[:at] + spoil + data[at + len(spoil) :] for at in (second, last)]
-    if form != tarfile.USTAR_FORMAT:  # nor does a header that would fill the memory
+    if form != tarfile.USTAR_FORMAT:  # a header that would fill the memory
         damaged.append(archive([("n" * 2_000_000, tarfile.REGTYPE, 1)], form))
-    for each in damaged:
+    for data in damaged:
         with pytest.raises(tarfile.TarError):
-            found(each, path)
+            tar_files(data, path)

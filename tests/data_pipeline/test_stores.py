@@ -1,4 +1,4 @@
-"""Mail as programs store it: every mail once, with its folder's labels, and no file in silence."""
+"""Mail as programs store it: every mail is read once, with labels; other files are counted."""
 
 import bz2
 import gzip
@@ -31,7 +31,7 @@ def emlx(message: bytes, flags: int) -> bytes:
 
 STORES = tomllib.loads((Path(__file__).parents[1] / "data/stores.toml").read_text("utf-8"))
 FROM = STORES.pop("from_lines")
-# Below a byte order mark in UTF-8.
+# After a byte order mark of UTF-8.
 DIALECTS = "\xef\xbb\xbf" + "\n".join(f"{line}\n{{{n}}}" for n, line in enumerate(FROM))
 for ends in ("\n", "\r\n", "\r"):
     labels: dict[str, list[str]] = {str(number): [] for number in range(len(FROM))}
@@ -39,7 +39,7 @@ for ends in ("\n", "\r\n", "\r"):
 
 
 def contents(name: str, file: str | dict[str, str]) -> bytes:
-    """The bytes of a file of the table."""
+    """Return the bytes of a file in the table."""
     if isinstance(file, dict):
         return zipped({inner: contents(inner, text) for inner, text in file.items()})
 
@@ -77,7 +77,7 @@ def test_every_mail_of_a_store_is_read_once(name: str, tmp_path: Path) -> None:
     assert len(emails) == len(store["labels"])
 
 
-def test_a_partial_mail_is_stored_with_the_files_beside_it_and_listed(tmp_path: Path) -> None:
+def test_a_partial_emlx_gets_its_attachments_back(tmp_path: Path) -> None:
     parts = "--b\n\nText.\n--b\nX-Apple-Content-Length: 9\nContent-Type: text/plain\n\n--b--"
     message = mail(2, parts, "Content-Type: multipart/mixed; boundary=b\n")
     files = {f"Messages/{number}.partial.emlx": emlx(message, 1) for number in (1, 2)}
@@ -97,7 +97,7 @@ def test_a_partial_mail_is_stored_with_the_files_beside_it_and_listed(tmp_path: 
         ("a/mac.olm", zipped({"L/com.microsoft.__Messages/1.xml": b"<?xml"}), "to the desktop"),
     ],
 )
-def test_what_only_its_program_reads_has_a_way_out(
+def test_closed_formats_name_their_export(
     name: str, data: bytes, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -109,7 +109,7 @@ def test_what_only_its_program_reads_has_a_way_out(
 def test_readpst_reads_outlook(ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(write(tmp_path / "mail", {"backup.pst": b"!BDN" + bytes(60)}))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    # Stands in for the program, which writes a folder tree at $8.
+    # A stand-in for the program, which writes a folder tree at $8.
     script = {
         "whole": f'cd "$8"; /bin/mkdir Trash; /bin/cp {tmp_path}/1 Trash/1.eml',
         "damaged": "echo Error opening File >&2; exit 1",
@@ -126,8 +126,8 @@ def test_readpst_reads_outlook(ends: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_msg_files_are_read_with_their_people_and_files() -> None:
-    """Files written after MS-OXMSG: received with its headers, sent without them, cut;
-    and without its code page, below a line of Exchange's."""
+    """Files by MS-OXMSG: received with headers, sent without them, truncated, and one without its
+    code page, after a line of Exchange."""
     items = open_source(str(Path(__file__).parents[1] / "data/outlook.tar.xz"), "mail")
     one, two, three, four = map(parse_message, items)
     assert isinstance(one, ParsedEmail) and isinstance(two, ParsedEmail)

@@ -44,7 +44,7 @@ class Mail(NamedTuple):
 
 @functools.cache
 def world(config: WorldConfig) -> dict[str, Mail]:
-    """The mails by message id, as ingest parses them: none is rejected."""
+    """Return the mails by message id, as ingest parses them; check that none is rejected."""
     mails = {}
     for raw in messages(config):
         parsed = parse_message(raw)
@@ -78,7 +78,7 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("config", DIGESTS)
-def test_a_seed_gives_the_same_bytes_in_every_process_and_release(config: WorldConfig) -> None:
+def test_a_seed_gives_the_same_bytes_in_every_release(config: WorldConfig) -> None:
     """Published results name a seed: change with the version. Empty new columns don't count."""
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     command = [sys.executable, "-c", DIGEST.format(config)]
@@ -86,7 +86,7 @@ def test_a_seed_gives_the_same_bytes_in_every_process_and_release(config: WorldC
     assert done.stdout.strip() == DIGESTS[config]
 
 
-def test_a_bounded_vocabulary_holds_and_one_too_small_names_the_least_that_works() -> None:
+def test_a_vocabulary_limit_holds_or_names_the_minimum() -> None:
     words = {word for mail in world(TRAINING).values() for word in words_of(mail.text)}
     for entry in planted(TRAINING):
         words |= words_of(f"{entry.question.question} {entry.question.answer}")
@@ -98,12 +98,12 @@ def test_a_bounded_vocabulary_holds_and_one_too_small_names_the_least_that_works
     assert the_error(messages, replace(TRAINING, vocabulary=least - 1))
 
 
-def test_worlds_of_the_same_names_share_them_in_other_pairs() -> None:
-    one, other, own = (
+def test_worlds_share_first_and_last_names_but_not_people() -> None:
+    one, other, shuffled = (
         World(WorldConfig(1000, seed, short=True, vocabulary=1000, names=names)).company
         for seed, names in ((1, 7), (2, 7), (2, None))
     )
-    assert set(one.people.first) == set(other.people.first) != set(own.people.first)
+    assert set(one.people.first) == set(other.people.first) != set(shuffled.people.first)
     people = [{names.person(number).full for number in range(40)} for names in (one, other)]
     assert len(people[0] & people[1]) < 10
 
@@ -132,7 +132,7 @@ def test_gold_mails_state_the_evidence_before_the_query_date(config: WorldConfig
 
 
 def names_in(entry: Planted) -> list[str]:
-    """The people and the coined names that the question is about."""
+    """Return the people and the coined names that the question is about."""
     others = re.compile(f"[a-z].*|\\S+|({'|'.join(MONTHS)}) \\d+|{'|'.join(LISTS[2])}")
     return [name for name in entry.subjects if not others.fullmatch(name)]
 
@@ -149,8 +149,8 @@ def test_no_other_mail_of_the_inbox_answers_a_lookup() -> None:
 
 
 @pytest.mark.parametrize("config", [SMALL, STANDARD, TRAINING])
-def test_no_mail_until_its_day_answers_an_unanswerable_question(config: WorldConfig) -> None:
-    """Its mails come later, or it is about somebody or something of another inbox."""
+def test_no_earlier_mail_answers_an_unanswerable_question(config: WorldConfig) -> None:
+    """Its mails come later, or it is about a person or thing of another inbox."""
     nicks = dict(line.split(" ") for line in word_list("given.txt") if " " in line)
     near = []
     for entry in planted(config):
@@ -180,7 +180,7 @@ def test_no_mail_until_its_day_answers_an_unanswerable_question(config: WorldCon
             if not any(form in mail.text for form in forms for mail in inbox)
         ]
         assert unheard, question
-        # A first name alone is that of nobody whom such questions of this inbox are about.
+        # A first name alone doesn't match a person that similar questions of this inbox ask about.
         kind = str(about["story"]).split("-")[0]
         like = [each for each in its_own if kind in str(each.question.provenance["story"])]
         firsts = {name.split()[0] for each in like if each.evidence for name in names_in(each)}
@@ -190,7 +190,7 @@ def test_no_mail_until_its_day_answers_an_unanswerable_question(config: WorldCon
 
 
 def pieces(text: str, form: str) -> set[str]:
-    """What a classifier sees: words and pairs of words, names masked or not, or the template."""
+    """Return the features of a question: words and pairs (names masked or not), or its template."""
     words = WORD.findall(text)
     if form != "words":
         words = ["#" if each.isdigit() or each in NAMES else each for each in words]
@@ -201,7 +201,7 @@ def pieces(text: str, form: str) -> set[str]:
 
 @functools.cache
 def worded(config: WorldConfig, seeds: range, kinds: Sequence[str]) -> list[tuple[str, bool]]:
-    """The questions of such worlds, and whether they are answerable."""
+    """Return the questions of worlds of these `seeds`, and whether they are answerable."""
     rows = (each for seed in seeds for each in questions(replace(config, seed=seed)))
     like = ((row, row.provenance.get("like", row.kind)) for row in rows)
     return [(row.question, row.kind != "unanswerable") for row, kind in like if kind in kinds]
@@ -215,7 +215,7 @@ NANO = WorldConfig(size=1000, short=True, vocabulary=800, names=0)
     ("config", "worlds", "kinds"),
     [(STANDARD, 3, KINDS), (TRAINING, 10, KINDS), (NANO, 25, ("lookup",))],
 )
-def test_the_wording_of_a_question_does_not_tell_whether_it_is_answerable(
+def test_wording_does_not_reveal_whether_a_question_is_answerable(
     config: WorldConfig, worlds: int, kinds: Sequence[str], form: str
 ) -> None:
     """Naive Bayes is at chance on the words of other worlds; a template is a look-up table."""
@@ -233,7 +233,7 @@ def test_the_wording_of_a_question_does_not_tell_whether_it_is_answerable(
     assert abs(mean(map(mean, right.values())) - 0.5) <= 0.05
 
 
-def test_splits_share_no_inbox_no_mail_and_nobody_asked_about() -> None:
+def test_splits_share_no_inbox_no_mail_and_no_subject() -> None:
     parts: dict[str, set[str]] = defaultdict(set)
     reached: dict[str, set[str]] = defaultdict(set)
     for entry in planted(STANDARD):

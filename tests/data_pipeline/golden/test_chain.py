@@ -1,7 +1,7 @@
 """The chain of commands against the scripted provider: killed and whole.
 
-`generate` and `verify` are killed with SIGKILL when the provider's n-th request comes. Run again,
-the set is the same, and no answer is asked for twice."""
+`generate` and `verify` are killed with SIGKILL at the provider's n-th request. A rerun gives the
+same set, and no request is repeated."""
 
 import json
 import shutil
@@ -20,16 +20,16 @@ from tests.processes import Killing
 from tests.provider import Provider
 
 
-def asked(provider: Provider) -> Counter[str]:
+def requests_of(provider: Provider) -> Counter[str]:
     return Counter(json.dumps(each.body, sort_keys=True) for each in provider.requests)
 
 
 class Whole(NamedTuple):
-    """A step that nobody killed: the set's folder before it, its files after it, the requests."""
+    """An uninterrupted step: the set's folder before it, its files after it, and its requests."""
 
     before: Path
     files: dict[str, bytes]
-    asked: Counter[str]
+    requests: Counter[str]
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +51,11 @@ def whole(
                 chain.done(provider, "filter")
                 shutil.copytree(chain.set, before)
             chain.done(provider, step, "--concurrency", 1)
-        steps[step] = Whole(before, set_files(chain.set), asked(provider))
+        steps[step] = Whole(before, set_files(chain.set), requests_of(provider))
     return steps
 
 
-# The step, how far into its requests, and how many at once.
+# The step, the share of its requests before the kill, and the concurrency.
 KILLS = [("verify", 0.5, 4)]
 KILLS += [
     (("generate", "verify")[seed % 2], Random(seed).random(), seed % 3 + 1)
@@ -65,7 +65,7 @@ KILLS += [
 
 @pytest.mark.fire
 @pytest.mark.parametrize("kill", KILLS)
-def test_killed_and_run_again_the_set_is_the_same(
+def test_a_killed_step_reruns_to_the_same_set(
     kill: tuple[str, float, int], inboxes: list[str], world_db: Path, whole: dict[str, Whole],
     tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -74,21 +74,21 @@ def test_killed_and_run_again_the_set_is_the_same(
     if step == "verify":
         shutil.copytree(undisturbed.before, chain.set)
     before = set_files(chain.set)
-    killing = Killing(Player(), round(into * (undisturbed.asked.total() - 1)))
+    killing = Killing(Player(), round(into * (undisturbed.requests.total() - 1)))
     with Provider(killing) as provider:
         chain.killed(killing, provider, step, "--concurrency", at_once)
-        # Replies are kept as they come; the set is as it was.
+        # Replies are cached as they arrive; the set is unchanged.
         assert set_files(chain.set) == before
         chain.done(provider, step, "--concurrency", at_once)
     assert set_files(chain.set) == undisturbed.files
-    assert asked(provider).keys() == undisturbed.asked.keys()
-    # The one that killed it has no answer, and others under way are answered to a dead process.
-    assert (asked(provider) - undisturbed.asked).total() <= at_once
+    assert requests_of(provider).keys() == undisturbed.requests.keys()
+    # The request at the kill has no answer; others in flight are answered to a dead process.
+    assert (requests_of(provider) - undisturbed.requests).total() <= at_once
 
 
 @pytest.mark.long
-def test_faults_in_a_synthetic_world_as_documented(tmp_path: Path) -> None:
-    found = made(tmp_path)
+def test_the_documented_fault_rates_are_current(tmp_path: Path) -> None:
+    faults = made(tmp_path)
     page = (Path(__file__).parents[3] / "docs/journal/2026-11-28-golden-set.md").read_text("utf-8")
-    assert table(found) in page
-    assert f"{found.wrongly.total()} of {found.honest} honest" in page
+    assert table(faults) in page
+    assert f"{faults.wrongly.total()} of {faults.honest} honest" in page

@@ -1,4 +1,4 @@
-"""`art-e golden ...` as a user runs it: counts, hostile text, errors; imports that lose nothing."""
+"""`art-e golden ...` as a user runs it: counts, hostile text, errors; imports lose no rows."""
 
 import json
 import shlex
@@ -21,13 +21,13 @@ from tests.builders import files_of, make_inbox, raw, table, table_rows, write_l
 from tests.command_line import BOB, HOSTILE, Run, assert_safe, json_of, the_error
 from tests.provider import KEY
 
-# A row of an own set; one of the public data set, whose gold mail is there.
+# A row of a set of ours, and a row of the public data set, whose gold mail is in MAILS.
 ROW, PUBLIC, MAILS = table(__file__, "rows.toml").values()
 
 
 @pytest.fixture
 def golden(art_e: Run, db: Path, tmp_path: Path) -> Path:
-    """A set with a good row, an unrealistic one and one of Bob's with the same gold mail."""
+    """Import a good row, an unrealistic one, and one of Bob's with the same gold mail."""
     twin = {**ROW, "id": "3", "inbox_address": BOB, "question": "What did I write of the lease?"}
     dull = {**ROW, "id": "2", "question": "Who wrote?", "answer": "Bob", "how_realistic": 0.65}
     source, folder = write_lines(tmp_path / "rows.jsonl", ROW, dull, twin), tmp_path / "set"
@@ -35,7 +35,7 @@ def golden(art_e: Run, db: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_all_steps_keep_a_worlds_questions(art_e: Run, world_db: Path, tmp_path: Path) -> None:
+def test_all_steps_keep_questions_of_a_world(art_e: Run, world_db: Path, tmp_path: Path) -> None:
     rows = [each.to_row() for each in questions(WorldConfig(size=1000))[::4]]
     folder, at = tmp_path / "set", ("--db", world_db, "--out", tmp_path / "set")
     source = write_lines(tmp_path / "rows.jsonl", *rows)
@@ -49,7 +49,7 @@ def test_all_steps_keep_a_worlds_questions(art_e: Run, world_db: Path, tmp_path:
     assert sum(exported["questions"].values()) == len(load_questions(str(tmp_path / "out")))
 
 
-def test_steps_count_and_name_the_next(art_e: Run, db: Path, golden: Path, tmp_path: Path) -> None:
+def test_steps_print_counts_and_next(art_e: Run, db: Path, golden: Path, tmp_path: Path) -> None:
     at = ("--db", db, "--out", golden)
     again = art_e("golden", "import", tmp_path / "rows.jsonl", *at)
     assert "import: 3 rows, 3 kept" in again.stdout
@@ -60,16 +60,16 @@ def test_steps_count_and_name_the_next(art_e: Run, db: Path, golden: Path, tmp_p
     split = art_e("golden", "split", *at, "--train", 1, "--validation", 0, "--test", 1)
     assert "2 inboxes: train 1, test 1, drawn by seed 0" in split.stderr
     assert "dropped: leak-test-inbox" in split.stdout
-    # A rerun takes later steps back, and another bound starts from the rows before.
+    # A rerun undoes later steps, and starts from the rows of the step before.
     anew = art_e("golden", "filter", *at, "--min-realism", 0.6)
     assert "filter was run again; run again, too: split" in anew.stderr
     assert "3 kept" in anew.stdout
-    shown = art_e("golden", "stats", golden)
-    assert "3 rows, 0 rejected" in shown.stdout
+    stats = art_e("golden", "stats", golden)
+    assert "3 rows, 0 rejected" in stats.stdout
     with locked_set(golden):
         assert "another process works on" in the_error(art_e("golden", "filter", *at))
         # Reading needs no lock.
-        assert art_e("golden", "stats", golden).stdout == shown.stdout
+        assert art_e("golden", "stats", golden).stdout == stats.stdout
 
 
 @pytest.mark.parametrize(("line", "words"), table_rows(__file__, "user_errors.tsv"))
@@ -113,7 +113,7 @@ DEEP = "[" * 60 + "]" * 60
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    """Mail of Bob's: 1 (and its copy 1b), 2, a later 3 and one without a date; 4 is Carl's."""
+    """Mails 1 (with a copy 1b), 2, a later 3 and one without a date are Bob's; 4 is Carl's."""
     path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
     undated = raw("<5@test>", date=None, body="When was this?")
     make_inbox(path, [*(raw(**each) for each in MAILS), undated], Rules(any_id=True))
@@ -129,7 +129,7 @@ def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
 
 
 @pytest.mark.parametrize(("text", "check", "why"), table_rows(__file__, "bad_rows.tsv"))
-def test_a_bad_row_stays(file: InboxFile, tmp_path: Path, text: str, check: str, why: str) -> None:
+def test_rejects_bad_row(file: InboxFile, tmp_path: Path, text: str, check: str, why: str) -> None:
     text = text.replace("LONG", "why? " * 101).replace("DEEP", DEEP)
     bad = {**PUBLIC, "id": 18, **json.loads(text)} if text.endswith("}") else text
     golden = imported(file, tmp_path, PUBLIC, bad, PUBLIC)
@@ -153,15 +153,15 @@ _rows = _json | st.fixed_dictionaries({}, optional={**_fields, "provenance": _js
 
 @settings(max_examples=40)
 @given(st.lists(_rows, min_size=1, max_size=4))
-def test_whatever_the_rows_none_is_lost(file: InboxFile, tmp_path: Path, rows: list[Any]) -> None:
+def test_imports_lose_no_rows(file: InboxFile, tmp_path: Path, rows: list[Any]) -> None:
     golden = imported(file, tmp_path, *(json.dumps(row) for row in rows))
     sums = golden.manifest["steps"]["import"]["sums"]
     assert sums["in"] == len(rows) == len(golden.questions) + len(golden.rejected)
     assert len({each.id for each in golden.questions}) == len(golden.questions)
     golden.save(tmp_path / "set")
-    kept = GoldenSet.load(tmp_path / "set")
-    assert [each.reason for each in kept.rejected] == [each.reason for each in golden.rejected]
-    assert kept.questions == golden.questions
+    loaded = GoldenSet.load(tmp_path / "set")
+    assert [each.reason for each in loaded.rejected] == [each.reason for each in golden.rejected]
+    assert loaded.questions == golden.questions
     # NaN and infinity are not JSON.
     for name in ("questions.jsonl", "rejected.jsonl"):
         for line in (tmp_path / "set" / name).read_bytes().splitlines():

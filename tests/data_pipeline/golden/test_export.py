@@ -1,4 +1,4 @@
-"""What is exported loads with `datasets`, whole; its card is safe; its figures are true."""
+"""Exports load with `datasets`; the card is safe; the figures are right."""
 
 import dataclasses
 import datetime as dt
@@ -37,13 +37,13 @@ def golden() -> GoldenSet:
     return golden
 
 
-def test_every_form_loads_with_datasets_and_as_questions(golden: GoldenSet, tmp_path: Path) -> None:
+def test_exports_load_with_datasets_and_as_questions(golden: GoldenSet, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert export(golden, out) == {"train": 2, "test": 2}
     files = files_of(out)
     names = "README.md manifest.json test.jsonl test.parquet train.jsonl train.parquet"
     assert sorted(files) == names.split()
-    # Rejected rows stay behind.
+    # Rejected rows are left out.
     assert not any(b"q-99" in each or b"the secret reason" in each for each in files.values())
     train, test = golden.questions[::2], golden.questions[1::2]
     parts = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
@@ -58,7 +58,7 @@ def test_every_form_loads_with_datasets_and_as_questions(golden: GoldenSet, tmp_
     assert sorted(load_questions(str(out)), key=lambda each: each.id) == golden.questions
 
 
-def test_an_export_is_whole_or_not_there(golden: GoldenSet, tmp_path: Path) -> None:
+def test_an_export_is_whole_or_missing(golden: GoldenSet, tmp_path: Path) -> None:
     (tmp_path / ".out.partial").mkdir()  # of an export that was killed
     golden.questions[0] = dataclasses.replace(golden.questions[0], split=None)
     export(golden, tmp_path / "out")
@@ -70,7 +70,7 @@ def test_an_export_is_whole_or_not_there(golden: GoldenSet, tmp_path: Path) -> N
 HOSTILE = "x | y\n\n# owned <script>alert(1)</script> [a](http://e) `b` ![i](//e) **c** {{ 7*7 }}"
 
 
-def test_hostile_words_are_only_words_on_the_card() -> None:
+def test_hostile_text_stays_text_on_the_card() -> None:
     def rendered(word: str) -> str:
         row = dataclasses.replace(question(1, "test"), provenance={"model": word, "prompt": word})
         golden = GoldenSet([with_checks(row, [Check(word, "filter", True, word, word)])])
@@ -88,7 +88,7 @@ def test_hostile_words_are_only_words_on_the_card() -> None:
     assert "{{ 7*7 }}" in hostile
 
 
-def test_what_is_in_the_set(golden: GoldenSet) -> None:
+def test_stats_count_rows_by_label_and_split(golden: GoldenSet) -> None:
     fields: dict[str, Any] = {"kind": None, "difficulty": "hard", "inbox_address": "bob@x.example"}
     golden.questions[1] = dataclasses.replace(golden.questions[1], **fields)
     figures = stats(golden)

@@ -1,4 +1,4 @@
-"""The filter: each rule on questions that it is for and on those that only look it; duplicates."""
+"""The filter: each rule on faulty questions and on lookalikes; duplicates."""
 
 import dataclasses
 import random
@@ -31,28 +31,28 @@ ENGLISH = "Please remember that we meet the bank on Monday and that we have to b
 
 
 @pytest.mark.parametrize("case", table_rows(__file__, "language_cases.tsv"))
-def test_the_language_of_the_mail(case: list[str]) -> None:
+def test_questions_must_be_in_the_mails_language(case: list[str]) -> None:
     question, passed, *bodies = case
     seen = dataclasses.replace(FACTS, bodies=bodies)
     assert (rules.language(row(question), seen) is None) is (passed == "yes")
 
 
 @given(st.text(), st.text())
-def test_rules_take_any_text(question: str, answer: str) -> None:
+def test_rules_accept_any_text(question: str, answer: str) -> None:
     seen = dataclasses.replace(FACTS, bodies=(question, ENGLISH))
     assert [each.name for each in rules.check_all(row(question, answer), seen)] == list(rules.RULES)
 
 
-# Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
+# In addition to the faults that `bench.golden_faults` plants, which the chain's test checks.
 @pytest.mark.parametrize("case", table_rows(__file__, "filter_cases.tsv"))
-def test_a_rule_tells_faults_from_what_only_looks_like_one(case: list[str]) -> None:
+def test_rules_match_faults_but_not_lookalikes(case: list[str]) -> None:
     name, has_fault, question, answer = case
     fault = rules.RULES[name](row(question, answer, provenance={"batch": "b-1"}), FACTS)
-    # It shows words, not their first letter.
+    # The fault quotes words, not just a letter.
     assert (fault is not None and len(fault.rstrip("'").split("'")[-1]) > 1) is (has_fault == "yes")
 
 
-def test_fields_that_disagree_are_agreeing() -> None:
+def test_inconsistent_fields_are_corrected() -> None:
     cited = dict.fromkeys((ID, "<2@x>"), Cited("<kept@x>"))
     cited["m9"] = Cited(None, "is not in the inbox file")
 
@@ -76,34 +76,34 @@ def test_fields_that_disagree_are_agreeing() -> None:
     assert (something.answerable, something.kind) == (True, "lookup")
 
 
-def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict[str, str]:
+def duplicates_of(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict[str, str]:
     return {name: one.reason.split()[2] for name, one in duplicates(questions, gold or {}).items()}
 
 
 # Two questions, whether they share a gold mail, and whether they ask the same.
 @pytest.mark.parametrize("pair", table_rows(__file__, "duplicate_pairs.tsv"))
-def test_one_fact_asked_twice_is_found_and_near_texts_are_kept(pair: list[str]) -> None:
+def test_duplicates_are_found_and_similar_texts_kept(pair: list[str]) -> None:
     same, shared, *texts = pair
     one, other = row(*texts[:2], id="q-1"), row(*texts[2:], id="q-2")
     gold = {"q-1": {"mail"}, "q-2": {"mail"}} if shared == "yes" else None
-    assert found(one, other, gold=gold) == ({"q-2": "q-1"} if same == "yes" else {})
+    assert duplicates_of(one, other, gold=gold) == ({"q-2": "q-1"} if same == "yes" else {})
 
 
-def test_duplicates_in_two_inboxes_and_without_an_answer_and_which_is_kept() -> None:
+def test_duplicates_across_inboxes_and_without_answers() -> None:
     here = row("When is the all-hands meeting?")
     there = dataclasses.replace(here, id="q-2", inbox_address="bob@x.example")
-    assert found(here, there) == {}
-    assert found(here, there, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
+    assert duplicates_of(here, there) == {}
+    assert duplicates_of(here, there, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
     text = "What is Richard's new phone extension in Oslo?"
     texts = (text, "In Oslo, what is Richard's new phone extension?", text.replace("new", "old"))
     absent = [row(each, "", id=f"q-{n}", answerable=False) for n, each in enumerate(texts)]
-    assert found(*absent) == {"q-1": "q-0"}
-    assert found(absent[0], row(text, "x4711", id="q-4")) == {}
-    # The most realistic is kept, then the smallest id.
+    assert duplicates_of(*absent) == {"q-1": "q-0"}
+    assert duplicates_of(absent[0], row(text, "x4711", id="q-4")) == {}
+    # The most realistic question is kept, then the one with the smallest id.
     unrated, low = row(id="q-0"), row(id="q-1", how_realistic=0.7)
     same = [row(id=name, how_realistic=0.8) for name in ("q-10", "q-9")]
-    assert found(low, *same) == {"q-1": "q-9", "q-10": "q-9"}
-    assert found(unrated, low) == {"q-0": "q-1"}
+    assert duplicates_of(low, *same) == {"q-1": "q-9", "q-10": "q-9"}
+    assert duplicates_of(unrated, low) == {"q-0": "q-1"}
 
 
 # Few words, so that many are near; an answer; a gold mail or none.
@@ -114,15 +114,15 @@ ASKED = st.tuples(
 
 
 @given(st.lists(ASKED, max_size=12), st.randoms(use_true_random=False))
-def test_kept_in_any_order(rows: list[tuple[list[str], str, set[str]]], rng: random.Random) -> None:
+def test_order_is_ignored(rows: list[tuple[list[str], str, set[str]]], rng: random.Random) -> None:
     named = {f"q-{place}": row for place, row in enumerate(rows)}
     questions = [
         row(f"When is the {' '.join(words)}?", answer, id=name)
         for name, (words, answer, _) in named.items()
     ]
     gold = {name: mails for name, (_, _, mails) in named.items()}
-    first = found(*questions, gold=gold)
-    assert found(*rng.sample(questions, len(questions)), gold=gold) == first
-    kept = [each for each in questions if each.id not in first]
-    assert set(first.values()) <= {each.id for each in kept}
-    assert found(*kept, gold=gold) == {}
+    first = duplicates_of(*questions, gold=gold)
+    assert duplicates_of(*rng.sample(questions, len(questions)), gold=gold) == first
+    originals = [each for each in questions if each.id not in first]
+    assert set(first.values()) <= {each.id for each in originals}
+    assert duplicates_of(*originals, gold=gold) == {}

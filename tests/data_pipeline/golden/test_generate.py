@@ -27,7 +27,7 @@ from tests.provider import KEY, Reply, Request, openai, says
 
 COST = 0.016 + 0.008  # of a reply, at the model's prices
 FEW = ("--train", 1, "--validation", 0, "--test", 1, "--min-mails", 50, "--batches", 3)
-BATCHES = 5  # one inbox has mail for two
+BATCHES = 5  # one inbox has mail for only two
 
 Command = Callable[..., Result]
 
@@ -40,14 +40,14 @@ def plan(world: InboxFile) -> generate.Plan:
 
 @pytest.fixture
 def command(art_e: Run, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs the command with these options; without a provider there is no key."""
+    """Return a function that runs the command with options; it has no key without a provider."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     where = ("--db", world_db, "--out", tmp_path / "set")
     return lambda *options: art_e("golden", "generate", "-m", WRITER, *where, *FEW, *options)
 
 
 def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Two lookups, one update, one unanswerable, and one that cites a mail that is not there."""
+    """Return two lookups, an update, an unanswerable question, and one with a missing mail."""
     ids = [each["id"] for each in data["mails"]]
     parts: list[tuple[str, list[str], str]] = [
         ("lookup", ids[:1], "nothing"), ("lookup", [ids[-1].upper()], "Tuesday"),
@@ -63,7 +63,7 @@ def writer(request: Request) -> Reply:
     return says(text, usage=Usage(8_000, 0, 1_000, 0))
 
 
-def test_a_set_that_other_commands_read(
+def test_generate_writes_a_set_for_other_commands(
     command: Command, plan: generate.Plan, world: InboxFile, tmp_path: Path
 ) -> None:  # fmt: skip
     assert "export OPENAI_API_KEY" in the_error(command())
@@ -84,7 +84,7 @@ def test_a_set_that_other_commands_read(
     ids = plan.batches[0].message_ids
     cited = [(ids[0],), (ids[-1],), (ids[2], ids[1]), (), ("m37",)]
     assert [each.message_ids for each in questions[:5]] == cited
-    # Questions are asked in their inbox's time, soon after their newest mail, mostly later.
+    # Query dates are within the inbox's time, soon after the newest gold mail, mostly later.
     later = 0
     for question in questions:
         [batch] = [each for each in plan.batches if each.id == question.provenance["batch"]]
@@ -98,7 +98,7 @@ def test_a_set_that_other_commands_read(
     assert later > len(questions) / 2
 
 
-def test_a_batch_is_one_matter_without_copies_and_quotes(tmp_path: Path) -> None:
+def test_a_batch_is_one_matter_without_copies_or_quotes(tmp_path: Path) -> None:
     def text(name: str) -> str:
         return " ".join(f"{name}{number}" for number in range(40))
 
@@ -135,36 +135,36 @@ FRAMES = st.sampled_from(["{}", "```\n{}\n```", "Here:\n```json\n{}\n```\nDone."
 
 
 @given(st.integers(1, 12), st.integers(1, 10), FRAMES, st.booleans(), st.floats(0, 1))
-def test_whole_items_are_read(count: int, most: int, frame: str, bare: bool, share: float) -> None:
+def test_whole_items_are_read(count: int, limit: int, frame: str, bare: bool, share: float) -> None:
     items = [{**ITEM, "question": f"{ITEM['question']} {number}"} for number in range(count)]
     whole = frame.replace("{}", json.dumps(items if bare else {"items": items}))
-    read = generate.read_items(whole, most)
+    read = generate.read_items(whole, limit)
     expected = [generate.GeneratedItem.model_validate(each) for each in items]
-    assert read[:most] == expected[:most]
-    checks = [each.check for each in read[most:] if isinstance(each, generate.NoQuestion)]
-    assert checks == ["too-many"] * (count > most)
+    assert read[:limit] == expected[:limit]
+    checks = [each.check for each in read[limit:] if isinstance(each, generate.NoQuestion)]
+    assert checks == ["too-many"] * (count > limit)
     try:
-        torn = generate.read_items(whole[: int(share * len(whole))], most)
+        torn = generate.read_items(whole[: int(share * len(whole))], limit)
     except UnparseableError:
         return
     usable = [each for each in torn if isinstance(each, generate.GeneratedItem)]
-    # Never half an item: one that lost a mail would be wrong.
+    # Half an item is not used, because it would be wrong without a mail.
     assert usable == expected[: len(usable)]
     assert len(torn) - len(usable) <= 1
 
 
-def test_the_cost_limit(command: Command, tmp_path: Path) -> None:
+def test_generation_stops_at_the_cost_limit(command: Command, tmp_path: Path) -> None:
     limit = 1.5 * COST + 0.1
     with openai(writer) as provider:
         for _ in range(2):
-            # The second time, what is there already counts.
+            # The second run counts the cost of cached replies.
             step = json_of(command("--max-cost", limit, "--concurrency", 1, "--json"))
             assert 1 <= len(provider.requests) < BATCHES
             assert step["batches"]["lost"] == {"budget": BATCHES - len(provider.requests)}
             assert step["cost_usd"] <= limit
         assert json_of(command("--max-cost", 10, "--json"))["batches"]["lost"] == {}
         assert len(provider.requests) == BATCHES
-        # Other settings make another set, and going back costs nothing.
+        # Other settings make another set; returning to the first costs nothing.
         folder = str(tmp_path / "set")
         first = load_questions(folder)
         assert command("--seed", 7).exit_code == 0

@@ -1,4 +1,4 @@
-"""A golden set: steps that begin from the rows before them, and a folder that survives any kill."""
+"""A golden set: steps start from earlier rows, and the folder survives a kill at any write."""
 
 import contextlib
 import itertools
@@ -26,20 +26,20 @@ def some_rows(count: int) -> GoldenSet:
 
 
 def run(folder: Path, step: Step, choice: int) -> list[Step]:
-    """A step that drops, changes and checks rows, as `choice` has it; what must be run again."""
+    """Drop, change and check rows as `choice` says; return the steps that must be rerun."""
     golden = GoldenSet.load(folder, step)
-    made: list[tuple[Question, Check | None]] = []
-    for place, each in enumerate(golden.questions):
+    outcomes: list[tuple[Question, Check | None]] = []
+    for place, question in enumerate(golden.questions):
         what = (choice >> 2 * place) % 4
         check = Check(f"{step}-check", step, (False, True, None, True)[what], "", "rule")
-        row = replace(each, answer=f"{step} {choice}") if what == 1 else each
-        made.append((with_checks(row, [check]), None if what else check))
-    golden.finish(step, made, {"choice": choice})
+        row = replace(question, answer=f"{step} {choice}") if what == 1 else question
+        outcomes.append((with_checks(row, [check]), None if what else check))
+    golden.finish(step, outcomes, {"choice": choice})
     return golden.save(folder)
 
 
 def rows_of(folder: Path) -> set[str]:
-    """The ids of the rows that `--questions` gives of the folder."""
+    """Return the ids of the rows that `--questions` reads from the folder."""
     has_rows = (folder / "questions.jsonl").stat().st_size
     return {each.id for each in load_questions(str(folder))} if has_rows else set()
 
@@ -55,7 +55,7 @@ def test_rerun_step(tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[S
     some_rows(8).save(once)
     in_force: list[tuple[Step, int]] = []
     for step, choice in runs:
-        # What came later than this step no longer counts.
+        # Later steps no longer count.
         later = [each for each, _ in in_force if STEPS.index(each) > STEPS.index(step)]
         assert run(folder, step, choice) == later
         in_force = [each for each in in_force if STEPS.index(each[0]) < STEPS.index(step)]
@@ -74,14 +74,14 @@ def test_rerun_step(tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[S
     assert GoldenSet.load(folder, "filter") == some_rows(8)
 
 
-def test_a_row_that_a_step_loses_is_our_fault() -> None:
+def test_losing_a_row_is_an_assertion_error() -> None:
     golden = some_rows(3)
     with pytest.raises(AssertionError, match="of 3 rows, 2 kept, 0 dropped"):
         golden.finish("filter", [(each, None) for each in golden.questions[1:]], {})
 
 
 @pytest.mark.parametrize(("name", "fields", "words"), table_rows(__file__, "damage.tsv"))
-def test_damage_is_refused(tmp_path: Path, name: str, fields: str, words: str) -> None:
+def test_damaged_sets_are_refused(tmp_path: Path, name: str, fields: str, words: str) -> None:
     some_rows(8).save(tmp_path)
     run(tmp_path, "filter", 0b01010100)
     text = (tmp_path / name).read_text("utf-8")
@@ -91,7 +91,7 @@ def test_damage_is_refused(tmp_path: Path, name: str, fields: str, words: str) -
     assert words in the_error(GoldenSet.load, tmp_path)
 
 
-def test_killed_at_any_write_it_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_killed_at_any_write_reruns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, whole = tmp_path / "before", tmp_path / "whole"
     for folder in (before, whole):
         some_rows(8).save(folder)
@@ -108,7 +108,7 @@ def test_killed_at_any_write_it_runs_again(tmp_path: Path, monkeypatch: pytest.M
         with contextlib.suppress(KeyboardInterrupt):
             run(folder, "filter", 4711)
         monkeypatch.undo()
-        # The set is as it was, as it is without the step, or after it.
+        # The set is as before, without the step, or complete.
         loaded = GoldenSet.load(folder)
         seen.append([old, some_rows(8), new].index(loaded))
         assert rows_of(folder) in [{each.id for each in sets.questions} for sets in (old, new)]

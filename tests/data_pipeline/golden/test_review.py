@@ -30,10 +30,10 @@ def row(number: int, **fields: Any) -> Question:
     return dataclasses.replace(base, **fields)
 
 
-def test_a_row_that_changed_since_is_stale_and_one_checked_again_is_not() -> None:
+def test_only_changed_rows_make_reviews_stale() -> None:
     rows = [row(number) for number in range(4)]
-    said = [(each.id, review.row_digest(each)) for each in rows]
-    reviews = [review.Review(id=name, digest=digest, said="drop") for name, digest in said]
+    digests = [(each.id, review.row_digest(each)) for each in rows]
+    reviews = [review.Review(id=name, digest=digest, said="drop") for name, digest in digests]
     rechecked = with_checks(rows[0], [Check("answerable", "verify", True, "says May", "model")])
     golden = set_of(
         dataclasses.replace(rechecked, split="validation", how_realistic=0.1),
@@ -45,16 +45,16 @@ def test_a_row_that_changed_since_is_stale_and_one_checked_again_is_not() -> Non
     [rejected] = golden.rejected
     assert (rejected.row["id"], rejected.check, rejected.reason) == ("q-0", "person", "dropped")
     record = golden.manifest["steps"]["review"]
-    # The fourth has left the set.
+    # The fourth row is not in the set.
     assert (record["stale"], record["reviewed"], record["kept"]) == (3, 1, 0)
 
 
 @given(st.sets(st.integers(0, 60), min_size=2), st.integers(0, 5), st.randoms())
-def test_a_sample_is_stable(ids: set[int], seed: int, random: Any) -> None:
+def test_a_sample_is_stable_when_rows_come_and_go(ids: set[int], seed: int, random: Any) -> None:
     rows = [row(number) for number in sorted(ids)]
     whole = sample_rows(rows, ReviewSample(len(rows), seed))
     assert sorted(each.id for each in whole) == sorted(each.id for each in rows)
-    # A smaller sample begins it, and rows that go move no others.
+    # A smaller sample is its beginning, and removed rows don't reorder the others.
     assert sample_rows(rows, ReviewSample(1, seed)) == whole[:1]
     left = [each for each in random.sample(rows, len(rows)) if each != whole[1]]
     assert sample_rows(left, ReviewSample(len(rows), seed)) == [whole[0], *whole[2:]]
@@ -71,14 +71,14 @@ def run_review(art_e: Run, folder: Path, db: Path) -> RunReview:
     return lambda keys: art_e("golden", "review", folder, "--db", db, keys=keys)
 
 
-def shown(folder: Path) -> list[str]:
-    """The ids in the order in which they are shown by default."""
+def order_of(folder: Path) -> list[str]:
+    """Return the ids in the default order of review."""
     questions = GoldenSet.load(folder, "review").questions
     return [each.id for each in sample_rows(questions, ReviewSample())]
 
 
-def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: Path) -> None:
-    order = shown(folder)
+def test_keys_become_verdicts(run_review: RunReview, folder: Path) -> None:
+    order = order_of(folder)
     result = run_review("k?dksq")
     assert result.exit_code == 0, result.output
     assert "there is no key '?'" in result.stderr
@@ -95,7 +95,7 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
     assert now[order[4]] is now[order[5]] is None
     record, one = golden.manifest["steps"]["review"], {"person": 1}
     assert record["sums"] == {"in": 6, "kept": 5, "dropped": one, "changed": {}, "unsure": one}
-    # Wilson's bounds of 2 of 3, by his formula.
+    # Wilson's interval of 2 of 3: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
     estimate = [record["precision"][name] for name in ("value", "low", "high")]
     assert estimate == pytest.approx([2 / 3, 0.2077, 0.9385], abs=1e-4)
     assert "precision 66.7% (20.8% to 93.9%, wilson): 2 of 3 rows of all splits" in result.stderr
@@ -115,14 +115,14 @@ def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview
     assert len(GoldenSet.load(folder).rejected) == 1
 
 
-def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, run_review: RunReview) -> None:
-    untouched, order = (folder / "questions.jsonl").read_bytes(), shown(folder)
+def test_a_killed_review_loses_no_verdict(folder: Path, db: Path, run_review: RunReview) -> None:
+    untouched, order = (folder / "questions.jsonl").read_bytes(), order_of(folder)
     command = ("golden", "review", folder, "--db", db)
     with at_terminal(command, {"TERM": "dumb"}) as (process, terminal):
         press_keys(terminal, [b"d", b"k"], KEYS, until="3 of 6")
         process.kill()
     assert [each.said for each in read_reviews(folder)] == ["drop", "keep"]
-    # Not applied yet; going on does it, with the third row.
+    # The verdicts are applied when the review continues, with the third row.
     assert (folder / "questions.jsonl").read_bytes() == untouched
     assert "3 of 6" in run_review("q").stdout
     assert [each.row["id"] for each in GoldenSet.load(folder).rejected] == [order[0]]

@@ -1,4 +1,4 @@
-"""Whose inboxes are asked about, in which split; batches have mails once; no gold mail leaks."""
+"""The choice of inboxes and their splits; batches have each mail once; no gold mail leaks."""
 
 import copy
 import datetime as dt
@@ -29,14 +29,14 @@ WEIGHTS = st.builds(Counts, *[st.integers(0, 20)] * 3).filter(any)
 
 
 @given(st.integers(0, 60), st.integers(0, 99), WEIGHTS, st.randoms())
-def test_a_draw_keeps_proportions(inboxes: int, seed: int, counts: Counts, order: Random) -> None:
+def test_splits_keep_proportions(inboxes: int, seed: int, counts: Counts, order: Random) -> None:
     names = [f"{n}@test.example" for n in range(inboxes)]
     drawn = draw(names, seed, counts)
     assert sorted(drawn) == sorted(names)
     used = {name: weight for name, weight in counts._asdict().items() if weight}
     for name, weight in used.items():
         share = inboxes * weight / sum(counts)
-        # Each has one at least, which the others go without.
+        # Each split gets at least one, at the others' expense.
         assert share - 2 < sum(each == name for each in drawn.values()) < max(share, 1) + 1
     assert len({*drawn.values()}) == min(len(used), inboxes)
     order.shuffle(names)
@@ -44,7 +44,7 @@ def test_a_draw_keeps_proportions(inboxes: int, seed: int, counts: Counts, order
 
 
 @pytest.mark.parametrize(("owner", "chosen"), OWNERS["chosen"].items())
-def test_whose_inboxes_are_chosen(tmp_path: Path, owner: str, chosen: list[str]) -> None:
+def test_largest_inboxes_are_chosen(tmp_path: Path, owner: str, chosen: list[str]) -> None:
     mails = [
         raw(f"<{n}.{to}>", sender=sender, to=f"{to}, all@test.example", body=f"{n} for {to}.")
         for sender, (to, more) in OWNERS["people"].items()
@@ -66,7 +66,7 @@ START = dt.datetime(2001, 1, 1)
 
 @st.composite
 def mails_of_threads(draw: st.DrawFn) -> list[Mail]:
-    """Mails of few subjects and fewer contents, some hours after one another."""
+    """Draw mails of few subjects and contents, some hours apart."""
     steps = draw(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 40)), max_size=300))
     sent = itertools.accumulate(hours for hours, _ in steps)
     return [
@@ -77,7 +77,7 @@ def mails_of_threads(draw: st.DrawFn) -> list[Mail]:
 
 
 @given(mails_of_threads(), st.integers(1, 12), st.integers())
-def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed: int) -> None:
+def test_batches_keep_threads_whole(drawn_of: list[Mail], count: int, seed: int) -> None:
     batches = generate.draw_mails(drawn_of, count, Random(seed))
     assert batches == generate.draw_mails(drawn_of, count, Random(seed))
     assert len(batches) <= count
@@ -95,8 +95,7 @@ def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed
             assert all(each in batch for each in threads[mail.email_id])
 
 
-# ---- The split on an inbox full of copies: those that became one mail (under Enron's rules) and
-# mails of their own.
+# ---- The split of an inbox full of copies, which are one mail (under Enron's rules) or several.
 
 INBOXES = [f"person{number}@test.example" for number in range(7)]
 
@@ -131,14 +130,14 @@ def copies(
 def leaks(
     copies: Copies, questions: Sequence[Question], inboxes: Mapping[str, str | None]
 ) -> tuple[set[str], set[str]]:
-    """Ids of the questions whose gold is gold in another split, or mail of a test inbox."""
+    """Return the ids of questions whose gold is gold in another split, or mail of a test inbox."""
     tested = {name for name, split in inboxes.items() if split == "test"}
     in_test = {copies.content[name] for name, people in copies.people.items() if people & tested}
     gold = {each.id: {copies.content[name] for name in each.message_ids} for each in questions}
     splits: dict[int, set[str | None]] = defaultdict(set)
-    for each in questions:
-        for mail in gold[each.id]:
-            splits[mail].add(each.split)
+    for question in questions:
+        for mail in gold[question.id]:
+            splits[mail].add(question.split)
     return (
         {each.id for each in questions if any(len(splits[mail]) > 1 for mail in gold[each.id])},
         {each.id for each in questions if each.split != "test" and gold[each.id] & in_test},
@@ -147,7 +146,7 @@ def leaks(
 
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from(["import", "generate"]))
-def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, begin: Step) -> None:
+def test_no_gold_leaks_whatever_the_rows(copies: Copies, seed: int, size: int, begin: Step) -> None:
     draws, rows = Random(seed), []
     for number in range(size):
         inbox = draws.choice(INBOXES)
@@ -160,8 +159,8 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
     shuffled = copy.deepcopy(golden)
     draws.shuffle(shuffled.questions)
     # In another order: the same.
-    for each in (golden, shuffled):
-        split(copies.file, each, seed=seed, targets=Counts())
+    for golden_set in (golden, shuffled):
+        split(copies.file, golden_set, seed=seed, targets=Counts())
     assert golden == shuffled
     # What was dropped had a leak, and test lost nothing.
     dropped = [Question.from_row(each.row) for each in golden.rejected]
@@ -176,6 +175,6 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
     assert in_test_inbox <= {each.id for each in dropped} <= shared | in_test_inbox
 
 
-def test_quotes_forwards_and_repeated_questions_leak(tmp_path: Path) -> None:
+def test_quotes_forwards_and_repeated_questions_are_leaks(tmp_path: Path) -> None:
     dropped = leaking(tmp_path).rejected
     assert {each.row["id"]: each.check for each in dropped} == LEAKS
