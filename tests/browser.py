@@ -1,4 +1,4 @@
-"""A real browser, for pages on disk and on this machine: the system's Chromium and Playwright.
+"""A real browser for pages on disk and on this machine: the system's Chromium and Playwright.
 
 `CHROMIUM` in the environment names another executable."""
 
@@ -20,7 +20,7 @@ _ARGUMENTS = """--no-sandbox --disable-gpu --disable-dev-shm-usage --disable-bac
 
 @contextmanager
 def running_browser() -> Iterator[Browser]:
-    """A headless browser; without Chromium the test is skipped.
+    """Start a headless browser; skip the test without Chromium.
 
     Playwright's event loop belongs to this thread until the block ends: it can't call
     `asyncio.run`.
@@ -40,8 +40,8 @@ class Visit:
     """A browser window: a page, the complaints of its console, and the addresses it fetched.
 
     `complaints` are console errors and warnings, uncaught exceptions and refusals by the page's
-    own policy; `fetched` leaves out the page itself and data: URLs. With `loopback` the page may
-    fetch from servers on this machine, else from nowhere.
+    security policy; `fetched` leaves out the page itself and data: URLs. Only with `loopback` may
+    the page fetch from servers on this machine.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ _LEAST_CONTRAST = 4.5
 
 
 def pale_texts(page: Page) -> list[tuple[float, str]]:
-    """The texts that show on the page with too little contrast, and how much it is."""
+    """Return the visible texts with too little contrast, each with its contrast ratio."""
     contrasts = page.evaluate(_CONTRASTS)
     assert len(contrasts) > 5
     return [(ratio, text) for ratio, text in contrasts if ratio < _LEAST_CONTRAST]

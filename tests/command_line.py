@@ -29,7 +29,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[45;5m\u202egpj.exe\u2066\x9b2J[bold]red[/bold]"
 
 
 def hostile_mail() -> RawMessage:
-    """Written as text: the email package rejects such headers."""
+    """Return a mail written as text, because the email package rejects such headers."""
     text = (
         f"Message-ID: {HOSTILE_ID}\nDate: Mon, 5 Mar 2001 10:00:00 +0000\n"
         f'From: "Eve {HOSTILE}" <{EVE}>\nTo: {ANN}\nSubject: prize {HOSTILE}\n'
@@ -44,13 +44,13 @@ MAILS = [*(raw(**each) for each in table(__file__, "harbor.toml")["mails"]), hos
 
 @pytest.fixture(scope="session")
 def db(shared: Path) -> Path:
-    """An inbox file of a few mails, without an owner."""
+    """Return an inbox file of a few mails, without an owner."""
     return once(shared / "small.duckdb", lambda path: make_inbox(path, MAILS))
 
 
 @pytest.fixture(scope="session")
 def owned_db(shared: Path) -> Path:
-    """The same mails, imported for Ann."""
+    """Return an inbox file of the same mails, with Ann as owner."""
     return once(shared / "owned.duckdb", lambda path: make_inbox(path, MAILS, owner=ANN))
 
 
@@ -61,7 +61,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def art_e(home: Path) -> Run:
-    """Runs a command line in this process, with a new ART_E_HOME; `keys` are those pressed."""
+    """Return a function that runs a command line here, in a new ART_E_HOME; `keys` are pressed."""
     runner = CliRunner(env={"ART_E_HOME": str(home)})
 
     def run(*args: object, keys: str | None = None) -> Result:
@@ -72,14 +72,14 @@ def art_e(home: Path) -> Run:
 
 @pytest.fixture
 def process(home: Path) -> Process:
-    """Starts a command line as a process, in a new process group."""
+    """Return a function that starts a command line in a new process group."""
 
     return lambda *args, **options: start(args, {"ART_E_HOME": str(home)}, **options)
 
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Makes Ctrl-C work in a background job, too, which ignores it."""
+    """Make Ctrl-C work even in a background job, which ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -87,7 +87,7 @@ def ctrl_c() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Qwen2 of a few thousand weights."""
+    """Save a Qwen2 of a few thousand weights."""
     from tests import tiny_qwen
 
     tokenizer = tiny_qwen.make_tokenizer(["When does the lease end?", tiny_qwen.stock_template()])
@@ -97,7 +97,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter of it, of rank 12, that changes its output."""
+    """Save an adapter of rank 12 that changes the output of `checkpoint`."""
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -115,7 +115,7 @@ def json_of(result: Result) -> Any:
 
 
 def the_error(result: Result, code: int = 2) -> str:
-    """The one line that a failed command prints, and nothing else."""
+    """Return the one line that a failed command prints; check that it prints nothing else."""
     assert result.exit_code == code, result.output
     assert result.stdout == ""
     lines = result.stderr.splitlines()
@@ -133,7 +133,7 @@ def assert_safe(printed: str) -> None:
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Makes a policy that asks a provider, by default for o3."""
+    """Return a function that makes a policy of a provider, by default o3."""
 
     def policy(
         provider: Provider, model: str = "openai/o3", retries: Retries = QUICK, **options: Any

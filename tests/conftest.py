@@ -26,24 +26,24 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores, because tests wait for the processes that they start."""
+    """Return one worker more than cores, because tests wait for the processes that they start."""
     return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests but under `make fire`; start with those of the whole, the slowest."""
+    """Leave out long tests except under `make fire`; run whole-system tests (slow) first."""
     long = [item for item in items if item.get_closest_marker("long") and "FIRE" not in os.environ]
     config.hook.pytest_deselected(items=long)
-    kept = [item for item in items if item not in long]
-    items[:] = sorted(kept, key=lambda item: item.path.parent != Path(__file__).parent)
+    selected = [item for item in items if item not in long]
+    items[:] = sorted(selected, key=lambda item: item.path.parent != Path(__file__).parent)
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector the million objects that the libraries made: they stay to the end."""
+    """Hide the libraries' million objects, which stay to the end, from garbage collection."""
     gc.freeze()
 
 
-# A busy machine fails no test. The fixtures of a function hold no state that examples change.
+# Tests don't fail on a busy machine. Examples don't change the state of function fixtures.
 settings.register_profile(
     "untimed",
     deadline=None,
@@ -65,14 +65,14 @@ class RealInbox(NamedTuple):
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The folder of this session that all workers share."""
-    own = tmp_path_factory.getbasetemp()
-    return own if worker_id == "master" else own.parent
+    """Return the folder of this session that all workers share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder if worker_id == "master" else folder.parent
 
 
 @pytest.fixture(scope="session")
 def world_db(shared: Path) -> Path:
-    """The inbox file of a synthetic world of 1,000 mails."""
+    """Return the inbox file of a synthetic world of 1,000 mails."""
     config = WorldConfig(size=1000)
     return once(shared / "world.duckdb", lambda db: make_inbox(db, messages(config)))
 
@@ -85,7 +85,7 @@ def world(world_db: Path) -> Iterator[InboxFile]:
 
 @pytest.fixture(scope="session")
 def real_inbox(shared: Path) -> RealInbox:
-    """The real archive under the rules for Enron mail; without one the test is skipped."""
+    """Ingest the real archive under the rules for Enron mail; skip the test without one."""
     folder = real_data()
 
     def make(db: Path) -> None:
@@ -114,7 +114,7 @@ def start(inbox_file: InboxFile) -> Start:
 
 @pytest.fixture(scope="session")
 def taught(start: Start, shared: Path) -> Path:
-    """A checkpoint that has learnt some episodes."""
+    """Train a checkpoint on some episodes."""
     from tests.taught import teach
 
     return once(shared / "taught-qwen", lambda folder: teach(start, folder))

@@ -1,6 +1,6 @@
 """The code blocks of README.md, docs/ and other pages, the commands in them, and their parsers.
 
-Commands stand in fenced blocks: `sh` holds nothing else; in `console` they follow "$ ", with their
+Commands are in fenced blocks: `sh` holds only commands; in `console` they follow "$ ", with their
 output below. A comment before a block says that a test runs it as written:
 
     <!-- run -->                            offline, in a new folder
@@ -22,9 +22,9 @@ from typer.core import TyperGroup
 from art_e.cli.main import app
 
 ROOT = Path(__file__).parent.parent
-# Its pages name commands of their days.
+# The journal's pages name commands of their time.
 JOURNAL = sorted((ROOT / "docs" / "journal").glob("*.md"))
-# The page of commands has tests and examples of its own.
+# The page of commands has its own tests and examples.
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Such as README.md:42."""
+
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
@@ -71,7 +71,7 @@ def tokens(page: Path) -> list[Token]:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The fenced code blocks of a page."""
+    """Yield the fenced code blocks of a page."""
     mark = ""
     for token in tokens(page):
         if token.type == "fence":
@@ -82,7 +82,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def command_lines(script: str) -> Iterator[list[str]]:
-    """The words of each simple command of a script, with the values of variables set before."""
+    """Yield the words of each simple command of a script, with the values of its variables."""
     values: dict[str, str] = {}
     for line in script.replace("\\\n", " ").splitlines():
         filled = string.Template(line).safe_substitute(values)
@@ -92,16 +92,16 @@ def command_lines(script: str) -> Iterator[list[str]]:
             command = [] if ends else list(words)
             if command[:1] == ["export"]:
                 command.pop(0)
-            while command and (found := _ASSIGNMENT.fullmatch(command[0])):
-                values[found[1]] = found[2]
+            while command and (assignment := _ASSIGNMENT.fullmatch(command[0])):
+                values[assignment[1]] = assignment[2]
                 command.pop(0)
             if command:
                 yield command
 
 
 def parse_art_e(arguments: Sequence[str]) -> dict[str, Any]:
-    """The parameters that the real command line parses from arguments of `art-e`; runs nothing.
-    Raises typer's exceptions for an unknown command or option and for an invalid value."""
+    """Parse arguments of `art-e` with the real command line, without running them. Raises typer's
+    exceptions for an unknown command or option, and for an invalid value."""
     command: Any = typer.main.get_command(app)
     context: Any = None
     name: str | None = "art-e"

@@ -1,4 +1,4 @@
-"""A real IMAP server, Dovecot, with an empty account; and a wire to it that can be cut."""
+"""A real IMAP server, Dovecot, with an empty account, and a connection to it that can be cut."""
 
 import base64
 import contextlib
@@ -46,7 +46,7 @@ class Server(NamedTuple):
 
     @contextlib.contextmanager
     def client(self, *, select: bool = True) -> Iterator[imaplib.IMAP4]:
-        """Another mail program, which may change what it likes in INBOX."""
+        """Connect as another mail program, which may change INBOX."""
         with imaplib.IMAP4("127.0.0.1", self.port) as imap:
             imap.authenticate("PLAIN", lambda _: f"\0{USER}\0{PASSWORD}".encode())
             if select:
@@ -56,11 +56,11 @@ class Server(NamedTuple):
 
 @contextlib.contextmanager
 def dovecot() -> Iterator[Server]:
-    """Start a server; without Dovecot the test is skipped."""
+    """Start a server; skip the test without Dovecot."""
     binary = shutil.which("dovecot", path=_PATH)
     if binary is None:
         pytest.skip("Dovecot is not installed: apt-get install dovecot-imapd")
-    # It serves no mail of root's.
+    # It doesn't serve mail of root.
     owner = pwd.getpwnam("nobody" if os.getuid() == 0 else getpass.getuser())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         server = Server(Path(name), free_port(), free_port())
@@ -72,8 +72,8 @@ def dovecot() -> Iterator[Server]:
         group = grp.getgrgid(owner.pw_gid).gr_name
         config = _CONFIG.substitute(server._asdict(), user=owner.pw_name, group=group)
         (server.folder / "conf").write_text(config)
-        for each in (server.folder, *server.folder.rglob("*")):
-            os.chown(each, owner.pw_uid, owner.pw_gid)
+        for path in (server.folder, *server.folder.rglob("*")):
+            os.chown(path, owner.pw_uid, owner.pw_gid)
         command = [binary, "-F", "-c", f"{name}/conf"]
         with subprocess.Popen(command, user=owner.pw_uid, group=owner.pw_gid) as process:
             try:
@@ -86,7 +86,7 @@ def dovecot() -> Iterator[Server]:
 
 
 def token_for(user: str) -> str:
-    """A token with which Dovecot lets the user in."""
+    """Return a token with which the user can sign in to Dovecot."""
     now = int(time.time())
     claims = {"email": user, "sub": user, "iat": now - 5, "exp": now + 600}
     parts = (json.dumps(each).encode() for each in ({"alg": "HS256", "typ": "JWT"}, claims))
@@ -96,8 +96,8 @@ def token_for(user: str) -> str:
 
 
 class Wire:
-    """A port that leads to a server, and closes after it has passed `cuts[n]` bytes of its answers
-    over connection n; of a negative number it damages the last of them instead."""
+    """A port that leads to a server. Connection n closes after `cuts[n]` bytes of answers; for a
+    negative number the last of these bytes is damaged instead."""
 
     def __init__(self, server_port: int) -> None:
         self.cuts: list[int] = []
@@ -123,8 +123,8 @@ class Wire:
                 if not left and cut is not None and cut < 0:
                     data, left, cut = data[:-1] + bytes([data[-1] ^ 1]), 65_536, None
                 target.sendall(data)
-            for each in (source, target):
-                each.shutdown(socket.SHUT_RDWR)
+            for end in (source, target):
+                end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)

@@ -1,8 +1,8 @@
-"""A stand-in for vLLM below TRL's own code: what TRL 1.16 calls of it, on a tiny Qwen2.
+"""A stand-in for vLLM: the interface that TRL 1.16 calls, on a tiny Qwen2.
 
-It follows vLLM's interface: `LLM` with sleep and wake-up, which loses its weights in a sleep of
-level 2, its engine with requests and adapters, and the routes of `vllm serve` for tokens and
-adapters. It hides batches, the cache of prefixes, and rounding to 16 bits."""
+It has `LLM` with sleep and wake-up, which loses its weights in a sleep of level 2, its engine with
+requests and adapters, and the routes of `vllm serve` for tokens and adapters. It has no batches, no
+prefix cache and no rounding to 16 bits."""
 
 import copy
 import importlib.machinery
@@ -39,7 +39,7 @@ class LoRARequest(NamedTuple):
 class LLM:
     """`vllm.LLM`, which records its calls in `did`."""
 
-    made: "LLM"
+    latest: "LLM"
 
     def __init__(self, **options: Any) -> None:
         assert options["tensor_parallel_size"] == 1
@@ -63,7 +63,7 @@ class LLM:
             add_lora=self._add_lora, add_request=self._add_request, step=self._step,
             has_unfinished_requests=lambda: bool(self._asked),
         )  # fmt: skip
-        LLM.made = self
+        LLM.latest = self
 
     def _add_lora(self, request: LoRARequest) -> None:
         assert self.takes is not None
@@ -81,7 +81,7 @@ class LLM:
         self._asked.append((name, ids, params))
 
     def _step(self) -> list[Any]:
-        """The shortest request ends first. Fails while it sleeps or has no weights."""
+        """Complete the shortest request. Fails while it sleeps or has no weights."""
         assert self.awake == {"weights", "kv_cache"}
         self.did.append("step")
         self._asked.sort(key=lambda each: -len(each[1]))
@@ -94,24 +94,24 @@ class LLM:
         return [SimpleNamespace(request_id=name, outputs=[completion])]
 
     def sleep(self, level: int) -> None:
-        """Level 2 discards the weights, level 1 keeps them elsewhere."""
+        """Discard the weights (level 2), or keep them in other memory (level 1)."""
         assert self.sleeps
         assert level == (2 if self.takes is None else 1)
         self.did.append("sleep")
         self.awake = set()
         if level == 2:
             with torch.no_grad():
-                for each in self._names.values():
-                    each.fill_(torch.nan)
+                for weights in self._names.values():
+                    weights.fill_(torch.nan)
 
     def wake_up(self, tags: list[str]) -> None:
-        """The weights come back as their memory is: discarded."""
+        """Allocate memory; discarded weights stay discarded."""
         assert self.sleeps
         self.did.append(f"wake {' '.join(tags)}")
         self.awake |= set(tags)
 
     def reset_prefix_cache(self) -> None:
-        """TRL calls it at the end of each transfer of weights."""
+        """Note a transfer of weights: TRL calls this at its end."""
         self.did.append("transferred")
 
     def _load(self, weights: Sequence[tuple[str, torch.Tensor]]) -> None:
@@ -121,31 +121,31 @@ class LLM:
                 self._names[name].copy_(value)
 
 
-def adapted(model: Qwen2ForCausalLM, folder: str, most: int) -> Qwen2ForCausalLM:
-    """The model with the adapter in `folder`, whose rank is at most `most`."""
+def adapted(model: Qwen2ForCausalLM, folder: str, max_rank: int) -> Qwen2ForCausalLM:
+    """Return the model with the adapter in `folder`, whose rank is at most `max_rank`."""
     config = json.loads(Path(folder, "adapter_config.json").read_text("utf-8"))
-    assert config["r"] <= most
+    assert config["r"] <= max_rank
     matrices = load_file(Path(folder, "adapter_model.safetensors"))
-    made = copy.deepcopy(model)
-    layers = dict(made.named_modules())
+    merged = copy.deepcopy(model)
+    layers = dict(merged.named_modules())
     with torch.no_grad():
         for name, first in matrices.items():
             if "lora_A" in name:
                 second = matrices[name.replace("lora_A", "lora_B")]
                 layer: Any = layers[name.removeprefix("base_model.model.").split(".lora_A")[0]]
                 layer.weight += config["lora_alpha"] / config["r"] * (second @ first)
-    return made
+    return merged
 
 
 def sampled(
-    model: Qwen2ForCausalLM, prompt: Sequence[int], temperature: float, most: int, seed: int
+    model: Qwen2ForCausalLM, prompt: Sequence[int], temperature: float, max_tokens: int, seed: int
 ) -> tuple[list[int], list[float]]:
-    """The completion of `prompt` with its end token, and the log-probability of each token."""
+    """Return the completion of `prompt` with its end token, and each token's log-probability."""
     ends, draws = _ends(model), torch.Generator().manual_seed(seed)
     ids = list(prompt)
     values: list[float] = []
     with torch.no_grad():
-        while len(ids) < len(prompt) + most and (not values or ids[-1] not in ends):
+        while len(ids) < len(prompt) + max_tokens and (not values or ids[-1] not in ends):
             logits = model(input_ids=torch.tensor([ids])).logits[0, -1].float()
             assert not logits.isnan().any(), "it generates with discarded weights"
             scaled = torch.log_softmax(logits / (temperature or 1.0), -1)
@@ -157,7 +157,7 @@ def sampled(
 
 
 def _ends(model: Qwen2ForCausalLM) -> list[int]:
-    """vLLM stops at every end token of the model's generation config."""
+    """Return the end tokens of the generation config: vLLM stops at each of them."""
     assert model.generation_config is not None
     ends = model.generation_config.eos_token_id
     return list(ends) if isinstance(ends, list) else [int(ends)]
@@ -184,13 +184,13 @@ class Server:
         if path == "/v1/completions":
             return 200, self.completions(json.loads(body))
         if path == "/v1/load_lora_adapter":
-            asked = json.loads(body)
-            # Else vLLM reads its file again for each token, and keeps what it cached.
-            assert not asked.get("load_inplace") and asked["lora_name"] not in self.names
-            self.names.append(asked["lora_name"])
+            request = json.loads(body)
+            # Else vLLM reads the file again for each token, and keeps the cached prefixes.
+            assert not request.get("load_inplace") and request["lora_name"] not in self.names
+            self.names.append(request["lora_name"])
             with self.lock:
-                self.adapted = adapted(self.model, asked["lora_path"], 64)
-            return 200, f"Success: LoRA adapter '{asked['lora_name']}' added successfully."
+                self.adapted = adapted(self.model, request["lora_path"], 64)
+            return 200, f"Success: LoRA adapter '{request['lora_name']}' added successfully."
         return 200, _ROUTES[path]
 
     def completions(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def install(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vllm_client, "is_vllm_available", lambda: True)
     # As on a GPU, where vLLM sleeps while weights are trained.
     patch.setattr("training.grpo.best_device", lambda: ("cuda", "bfloat16"))
-    # TRL sets them for vLLM in its own process; they must not outlive the test.
+    # TRL sets them for vLLM in this process; they must not outlive the test.
     for name in {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} - {*os.environ}:
         patch.setenv(name, "")
         del os.environ[name]

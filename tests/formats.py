@@ -25,7 +25,7 @@ def parse_message(message: RawMessage, extractor: Extractor | None = None) -> Pa
 
 
 def parsed(items: Iterable[RawMessage]) -> list[ParsedEmail]:
-    """The mails of messages that can all be stored."""
+    """Parse messages, which must all be valid mails."""
     emails = [parse_message(each) for each in items]
     assert all(isinstance(each, ParsedEmail) for each in emails), emails
     return [each for each in emails if isinstance(each, ParsedEmail)]
@@ -35,14 +35,14 @@ def of_row(
     message_id: str, subject: str, sender: str, to: list[str], cc: list[str], bcc: list[str],
     date: object, body: str,
 ) -> RawMessage:  # fmt: skip
-    """A mail as a data set gives it, taken apart."""
+    """Return the mail of a data set's row."""
     people: dict[str, object] = {"from": sender, "to": to, "cc": cc, "bcc": bcc}
     row = {"message_id": message_id, "subject": subject, **people, "date": date, "body": body}
     return RawMessage("test", message_of(row))
 
 
 def zipped(files: dict[str, bytes], times: int = 1) -> bytes:
-    """A zip of these files, each of which its directory lists several times."""
+    """Return a zip of these files; its directory lists each of them `times` times."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
@@ -52,7 +52,7 @@ def zipped(files: dict[str, bytes], times: int = 1) -> bytes:
 
 
 def write_enron(folder: Path, mails: Sequence[bytes]) -> Path:
-    """Enron's tree, of three owners."""
+    """Write a tree like Enron's, with three owners."""
     for number, mail in enumerate(mails):
         place = folder / "maildir" / f"owner-{number % 3}" / "inbox"
         place.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def write_enron(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def write_archive(folder: Path, mails: Sequence[bytes]) -> Path:
-    """An Enron tree, packed as the archive of the real one."""
+    """Write a tree like Enron's, packed as the real archive."""
     write_enron(folder, mails)
     with tarfile.open(folder / "mail.tar.xz", "w:xz") as file:
         file.add(folder / "maildir", "./maildir")
@@ -70,7 +70,7 @@ def write_archive(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def write_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
-    """One file as Gmail Takeout writes it, with From_ lines in bodies quoted."""
+    """Write a file as Gmail Takeout does, with quoted From_ lines in bodies."""
     file = folder / "All mail.mbox"
     folder.mkdir(exist_ok=True)
     quoted = [re.sub(rb"^(>*From )", rb">\1", mail, flags=re.MULTILINE) for mail in mails]
@@ -81,7 +81,8 @@ def write_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def packed(write: Write, ending: str) -> Write:
-    """Packs what `write` wrote as Google Takeout does: in parts, with other things beside."""
+    """Return a writer that packs the files of `write` as Google Takeout does: in parts, with other
+    files."""
 
     def write_parts(folder: Path, mails: Sequence[bytes]) -> Path:
         download = folder / "download"
@@ -101,7 +102,7 @@ def packed(write: Write, ending: str) -> Write:
 
 
 def write_maildir(folder: Path, mails: Sequence[bytes]) -> Path:
-    """A Maildir with subfolders of both layouts, flags, and files that aren't mail."""
+    """Write a Maildir with subfolders of both layouts, flags, and files that aren't mail."""
     root = folder / "Mail"
     for number, mail in enumerate(mails):
         sub = [root, root / ".Sent", root / "Lists" / "cats"][number % 3]
@@ -115,7 +116,7 @@ def write_maildir(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def write_eml(folder: Path, mails: Sequence[bytes]) -> Path:
-    """A folder of .eml files with a subfolder, and a file that isn't mail."""
+    """Write a folder of .eml files with a subfolder, and a file that isn't mail."""
     root = folder / "saved"
     (root / "2001").mkdir(parents=True)
     for number, mail in enumerate(mails):
@@ -126,7 +127,7 @@ def write_eml(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def write_csv(folder: Path, mails: Sequence[bytes]) -> Path:
-    """Kaggle's CSV."""
+    """Write Kaggle's CSV."""
     file = folder / "emails.csv"
     with file.open("w", encoding="utf-8", errors="surrogateescape", newline="") as text:
         rows = csv.writer(text)
@@ -137,7 +138,7 @@ def write_csv(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def write_parquet(folder: Path, mails: Sequence[bytes]) -> Path:
-    """Two Parquet files of the shape of `corbt/enron-emails`: addresses without names."""
+    """Write two Parquet files with the columns of `corbt/enron-emails`: addresses without names."""
     rows = []
     for number, email in enumerate(parsed(RawMessage("x", mail) for mail in mails)):
         row = {role: [box.address for box in getattr(email, role)] for role in ("to", "cc", "bcc")}

@@ -1,4 +1,4 @@
-"""The golden set's commands against a provider that plays all models."""
+"""The commands of the golden set against a provider that plays all models."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from data_pipeline.golden.golden_set import SET_FILES, GoldenSet, Step
 from tests.processes import Killing
 from tests.provider import KEY, Provider, Reply, Request, says
 
-# ---- The models, which answer from their request alone.
+# ---- The models, which answer only from their request.
 
 Data = dict[str, Any]
 
@@ -22,7 +22,7 @@ ANSWER_WORDS = 3
 
 
 def reading(data: Data) -> Data:
-    """The reader's answer; without mails it can only count letters and tell the language."""
+    """Return the reader's answer; without mails it can only count letters and name languages."""
     question = data["question"]
     if "mails" not in data:
         letters = re.match('How many letters does "(.*)" have', question)
@@ -39,25 +39,25 @@ def reading(data: Data) -> Data:
 
 
 def candidates(data: Data) -> Data:
-    """Every answer that the mails support, and the rival answers of a fault."""
+    """Return every answer that the mails support, and the rival answers of a fault."""
     question, mails = data["question"], data["mails"]
     [cue] = _cues(question)
-    found: dict[str, list[str]] = {}
+    answers: dict[str, list[str]] = {}
     for mail in mails:
         for answer in _after([mail], cue):
-            found.setdefault(answer, []).append(mail["id"])
+            answers.setdefault(answer, []).append(mail["id"])
     others = [each for each in mails if next(_after([each], cue), None) is None]
     rivals: list[Data] = []
     if "What else" in question:
         rivals = others[:3]
     elif "by now" in question and (newest := _newest(others)) is not None:
         rivals = [newest]
-    found |= {_opening(each): [each["id"]] for each in rivals if _opening(each)}
-    return {"answers": [{"answer": answer, "mails": ids} for answer, ids in found.items()]}
+    answers |= {_opening(each): [each["id"]] for each in rivals if _opening(each)}
+    return {"answers": [{"answer": answer, "mails": ids} for answer, ids in answers.items()]}
 
 
 def settlement(data: Data) -> Data:
-    """A later mail replaces an answer "by now"; every other answer stands."""
+    """Decide that a later mail replaces an answer "by now", and that every other answer stands."""
     gold, rival = (max(each["date"] for each in data[name]["mails"]) for name in ("gold", "rival"))
     relation = "gold_replaced" if rival > gold else "other_matter"
     relation = relation if "by now" in data["question"] else "both_stand"
@@ -65,7 +65,7 @@ def settlement(data: Data) -> Data:
 
 
 def correctness(data: Data) -> Data:
-    """The judge's verdict: correct if the words are the same."""
+    """Return the judge's verdict: correct if the words are the same."""
     same = words_of(data["gold_answer"]) == words_of(data["given_answer"])
     return {"reason": "Compared.", "verdict": "correct" if same else "incorrect"}
 
@@ -82,14 +82,14 @@ def _cues(question: str) -> list[str]:
 
 
 def _after(mails: Sequence[Data], cue: str) -> Iterator[str]:
-    """The words after the cue in each mail that has it."""
-    wanted = words_of(cue)
+    """Yield the words after the cue in each mail that has it."""
+    cue_words = words_of(cue)
     for mail in mails:
         words = re.findall(r"[\w']+", mail["body"])
         lower = [each.lower() for each in words]
-        for start in range(len(words) - len(wanted) + 1):
-            if lower[start : start + len(wanted)] == wanted:
-                yield " ".join(words[start + len(wanted) :][:ANSWER_WORDS])
+        for start in range(len(words) - len(cue_words) + 1):
+            if lower[start : start + len(cue_words)] == cue_words:
+                yield " ".join(words[start + len(cue_words) :][:ANSWER_WORDS])
                 break
 
 
@@ -106,7 +106,7 @@ def words_of(text: str) -> list[str]:
 
 
 def written(data: Data) -> list[Data]:
-    """A question about each mail that is long enough, and one without an answer."""
+    """Return a question about each mail that is long enough, and one without an answer."""
     common: Data = {"kind": "lookup", "difficulty": "medium"}
     items = [common | {"question": "What is it about?", "answer": "", "mails": []}]
     for mail in data["mails"]:
@@ -168,7 +168,7 @@ class Chain:
         self.set = folder / "set"
 
     def done(self, provider: Provider, step: str, *more: object) -> dict[str, Any]:
-        """Run a step in this process, which must succeed; its sums."""
+        """Run a step in this process, which must succeed, and return its sums."""
         runner = CliRunner(env=self._environment(provider))
         result = runner.invoke(app, self._arguments(step, ["--json", *more]))
         assert result.exit_code == 0, result.output
@@ -184,7 +184,7 @@ class Chain:
 
     def _arguments(self, step: str, more: Sequence[object]) -> list[str]:
         named = [part for each in self.inboxes for part in ("--inbox", each)]
-        own: dict[str, list[object]] = {
+        options: dict[str, list[object]] = {
             "generate": [
                 "-m", WRITER, "--batches", self.batches, "--questions", self.questions,
                 "--train", 1, "--validation", 0, "--test", 1, *named,
@@ -192,4 +192,4 @@ class Chain:
             "verify": ["-m", READER, "--judge", JUDGE],
         }  # fmt: skip
         where = ["--db", self.db, "--out", self.set]
-        return [str(each) for each in ["golden", step, *where, *own.get(step, []), *more]]
+        return [str(each) for each in ["golden", step, *where, *options.get(step, []), *more]]

@@ -1,9 +1,9 @@
-"""The mail of a made-up person as Google Takeout packs it: the mailbox that README's steps run on.
+"""The mail of a fictional person as Google Takeout packs it: the mailbox of README's steps.
 
     python -m tests.mailbox FOLDER      writes FOLDER/takeout-20260101T000000Z-001.zip
 
-It has labels, a thread with replies, attachments of all kinds that are read, HTML, four languages,
-mail of a list, and spam that lies about the lease."""
+It has labels, a thread with replies, all kinds of readable attachments, HTML, four languages, mail
+of a list, and spam that lies about the lease."""
 
 import io
 import sys
@@ -25,13 +25,13 @@ TABLE = tomllib.loads(Path(__file__).with_name("data").joinpath("takeout.toml").
 
 
 def pdf(text: str) -> bytes:
-    """A page of PDF with a line of text."""
+    """Return a PDF page with a line of text."""
     length = len("BT /F1 12 Tf 20 100 Td () Tj ET") + len(text)
     return Template(TABLE["pdf"]).substitute(text=text, length=length).encode()
 
 
 def word(text: str) -> bytes:
-    """A Word document with a paragraph and a table."""
+    """Return a Word document with a paragraph and a table."""
     document = docx.Document()
     document.add_paragraph(text)
     document.add_table(1, 2).cell(0, 1).text = "cell zebra"
@@ -41,7 +41,7 @@ def word(text: str) -> bytes:
 
 
 def excel(text: str) -> bytes:
-    """A workbook with a row."""
+    """Return a workbook with a row."""
     book = openpyxl.Workbook()
     book.worksheets[0].append([text, 4200, None])
     out = io.BytesIO()
@@ -50,7 +50,7 @@ def excel(text: str) -> bytes:
 
 
 def calendar(summary: str) -> bytes:
-    """An event on March 31, 2024."""
+    """Return an event on March 31, 2024."""
     return Template(TABLE["ics"]).substitute(text=summary).encode()
 
 
@@ -58,7 +58,7 @@ MAKERS = {"pdf": pdf, "docx": word, "xlsx": excel, "ics": calendar}
 
 
 def mail(number: int, fields: dict[str, Any]) -> EmailMessage:
-    """One mail as Gmail exports it."""
+    """Return a mail as Gmail exports it."""
     mail, follows, html = EmailMessage(), fields.get("follows", 0), fields.get("html")
     mail["X-GM-THRID"], mail["X-Gmail-Labels"] = str(1000 + (follows or number)), fields["labels"]
     mail["Delivered-To"], mail["Message-ID"] = ME, f"<{number}@home.example>"
@@ -78,11 +78,11 @@ MAILS = [mail(number, fields) for number, fields in enumerate(TABLE["mail"], sta
 
 
 def takeout(folder: Path) -> Path:
-    """Write the download into the folder; its path."""
+    """Write the download into the folder, and return its path."""
     path = folder / "takeout-20260101T000000Z-001.zip"
     box = b"".join(
-        b"From %d@xxx Mon Jan 01 00:00:00 +0000 2026\n%s\n" % (number, each.as_bytes())
-        for number, each in enumerate(MAILS)
+        b"From %d@xxx Mon Jan 01 00:00:00 +0000 2026\n%s\n" % (number, message.as_bytes())
+        for number, message in enumerate(MAILS)
     )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("Takeout/Mail/All mail Including Spam and Trash.mbox", box)

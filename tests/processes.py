@@ -1,4 +1,4 @@
-"""Run `art-e` as a process: to its end, at a terminal, or until it is killed."""
+"""Runs `art-e` as a process: to its end, at a terminal, or until it is killed."""
 
 import contextlib
 import functools
@@ -25,7 +25,7 @@ from tests.provider import Reply, Request, cut
 def start(
     arguments: Sequence[object], environment: Mapping[str, str] | None = None, **options: Any
 ) -> "subprocess.Popen[str]":
-    """Start `art-e` in a process group of its own, with pipes for its output."""
+    """Start `art-e` in its own process group, with pipes for its output."""
     defaults = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
     command = [sys.executable, "-m", "art_e", *map(str, arguments)]
     env = {**os.environ, **(environment or {})}
@@ -33,7 +33,7 @@ def start(
 
 
 def wait_until(condition: Callable[[], object], process: "subprocess.Popen[str]") -> bool:
-    """Wait until the condition holds; False if the process ends before, with exit code 0."""
+    """Wait until the condition holds; return False if the process ends first, with exit code 0."""
     while not condition():
         if process.poll() is not None:
             assert process.returncode == 0, process.communicate()[1]
@@ -43,8 +43,8 @@ def wait_until(condition: Callable[[], object], process: "subprocess.Popen[str]"
 
 
 class Killing:
-    """A provider's rule that kills `art-e` when request number `kill_at` comes, from 0. Others get
-    what `rule` replies. `run` starts what is killed, or with `interrupts` gets a Ctrl-C."""
+    """A provider's rule that kills `art-e` at request `kill_at` (from 0), or with `interrupts`
+    sends Ctrl-C. Other requests get the replies of `rule`. `run` starts the process."""
 
     def __init__(
         self, rule: Callable[[Request], Reply], kill_at: int, *, interrupts: bool = False
@@ -64,7 +64,7 @@ class Killing:
         return cut(-1)
 
     def run(self, arguments: Sequence[object], environment: Mapping[str, str]) -> str:
-        """Run `art-e` with these arguments until it is killed; what it wrote to stderr."""
+        """Run `art-e` with these arguments until it is killed, and return its stderr."""
         self._process = start(arguments, environment, stdout=subprocess.DEVNULL)
         self._started.set()
         _, stderr = self._process.communicate()
@@ -74,7 +74,7 @@ class Killing:
 
 
 class Moment(NamedTuple):
-    """The call number `nth`, from 1, of the function `name` of `place`, before its work."""
+    """Just before call `nth` (from 1) of the function `name` of `place`."""
 
     place: str
     name: str
@@ -82,7 +82,7 @@ class Moment(NamedTuple):
 
 
 def die_at(moment: Moment) -> None:
-    """Have this process kill itself then."""
+    """Have this process kill itself at a moment."""
     place: Any = pkgutil.resolve_name(moment.place)
     function: Callable[..., Any] = getattr(place, moment.name)
     calls = itertools.count(1)
@@ -97,8 +97,8 @@ def die_at(moment: Moment) -> None:
 
 
 def peak_of(process: int | str) -> int:
-    """The kilobytes that a process (or "self") held at its peak; `getrusage` gives its parent's if
-    that was higher."""
+    """Return the peak memory of a process (or "self") in kilobytes; `getrusage` would return its
+    parent's if that was higher."""
     status = Path(f"/proc/{process}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
@@ -112,12 +112,12 @@ COLOURS = "NO_COLOR FORCE_COLOR TTY_COMPATIBLE TTY_INTERACTIVE COLORTERM COLUMNS
 def at_terminal(
     arguments: Sequence[object], environment: Mapping[str, str], columns: int = 200, **options: Any
 ) -> Iterator[tuple["subprocess.Popen[str]", int]]:
-    """Start `art-e` at a terminal (a pty); the process, and our end of the terminal."""
+    """Start `art-e` at a terminal (a pty); yield the process, and our end of the terminal."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (50, columns))
     # Only the terminal decides about colours.
-    kept = {name: value for name, value in os.environ.items() if name not in COLOURS}
-    env = {**kept, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
+    inherited = {name: value for name, value in os.environ.items() if name not in COLOURS}
+    env = {**inherited, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
     options = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "env": env, **options}
     with start(arguments, **options) as process:
         os.close(theirs)
@@ -129,7 +129,7 @@ def at_terminal(
 
 
 def sent(terminal: int) -> Iterator[bytes]:
-    """The output of processes to a terminal, until the last one closes it."""
+    """Yield the output of processes to a terminal, until the last one closes it."""
     # Linux raises EIO at the end.
     with contextlib.suppress(OSError):
         while select.select([terminal], [], [], WAIT_S)[0] and (data := os.read(terminal, 65_536)):
@@ -137,7 +137,7 @@ def sent(terminal: int) -> Iterator[bytes]:
 
 
 def press_keys(terminal: int, keys: Iterable[bytes], prompt: str, until: str) -> bytes:
-    """Press one of `keys` at each prompt, until the output holds `until`; the output."""
+    """Press one of `keys` at each prompt until the output holds `until`; return the output."""
     left = iter(keys)
     printed, answered = b"", 0
     for data in sent(terminal):
@@ -146,7 +146,7 @@ def press_keys(terminal: int, keys: Iterable[bytes], prompt: str, until: str) ->
             break
         while printed.count(prompt.encode()) > answered:
             answered += 1
-            # The command throws away what is typed before it reads single keys.
+            # The command discards keys that are typed before it reads single keys.
             while termios.tcgetattr(terminal)[3] & termios.ICANON:
                 time.sleep(0.005)
             os.write(terminal, next(left))
@@ -156,12 +156,12 @@ def press_keys(terminal: int, keys: Iterable[bytes], prompt: str, until: str) ->
 def on_terminal(
     arguments: Sequence[object], environment: Mapping[str, str], columns: int = 100, **options: Any
 ) -> str:
-    """What `art-e` writes to a terminal of so many columns."""
+    """Return the output of `art-e` at a terminal of `columns` columns."""
     with at_terminal(arguments, environment, columns, **options) as (_, terminal):
         return b"".join(sent(terminal)).decode().replace("\r\n", "\n")
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return int(listening.getsockname()[1])

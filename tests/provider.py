@@ -45,8 +45,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response. With `cut_after` the connection ends after so many bytes of the body (negative:
-    before the status line); `delay_s` passes before the body. `fails`: it holds no answer."""
+    """A response. With `cut_after` the connection ends after that many bytes of the body (negative:
+    before the status line); `delay_s` passes before the body. `fails`: it has no answer."""
 
     body: bytes
     status: int = 200
@@ -66,7 +66,7 @@ def says(
     text: str | None, *calls: ToolCall, usage: Usage | None = USAGE, delay_s: float = 0.0,
     **fields: Any,
 ) -> Reply:  # fmt: skip
-    """A chat completion with `fields` added to its message; `usage` None leaves usage out."""
+    """Return a chat completion with `fields` added to its message; None leaves out `usage`."""
     message = {**AssistantMessage(text, calls).to_chat(), "content": text, **fields}
     finish = "tool_calls" if calls else "stop"
     completion: dict[str, Any] = {
@@ -89,7 +89,7 @@ STREAM_CHARS = 5
 
 
 def streamed(reply: Reply) -> Reply:
-    """A completion in parts, as server-sent events; anything else as it is."""
+    """Return a completion in parts, as server-sent events; return other replies as they are."""
     if reply.fails:
         return reply
     completion = json.loads(reply.body)
@@ -102,7 +102,7 @@ def streamed(reply: Reply) -> Reply:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
     deltas += [{"content": part} for part in parts(message["content"] or "")]
     for index, call in enumerate(message.get("tool_calls") or ()):
-        # As vLLM begins a call; OpenAI begins it with arguments of no characters.
+        # A call starts as with vLLM; OpenAI's first part has empty arguments, too.
         head = {"index": index, **call, "function": {"name": call["function"]["name"]}}
         deltas.append({"tool_calls": [head]})
         for part in parts(call["function"]["arguments"]):
@@ -121,14 +121,14 @@ def streamed(reply: Reply) -> Reply:
 def refuses(
     status: int, message: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Reply:
-    """An error in OpenAI's form."""
+    """Return an error in OpenAI's form."""
     kind = "invalid_request_error" if status < 429 else "server_error"
     error = {"message": message, "type": kind, "param": None, "code": code}
     return Reply(json.dumps({"error": error}).encode(), status, headers or {}, fails=True)
 
 
 def rate_limited(retry_after: str | None = None) -> Reply:
-    """429; `retry_after` is the header's value, seconds or a date."""
+    """Return status 429; `retry_after` is the header's value, seconds or a date."""
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     return refuses(429, "Rate limit reached", code="rate_limit_exceeded", headers=headers)
 
@@ -138,26 +138,26 @@ def broken(status: int = 500) -> Reply:
 
 
 def cut(after: int = 40) -> Reply:
-    """A completion that ends after a few bytes; negative: before the status."""
+    """Return a completion that ends after a few bytes; negative: before the status."""
     return Reply(says("cut off").body, cut_after=after, fails=True)
 
 
 def torn() -> Reply:
-    """A stream without its end, whole for HTTP."""
+    """Return a stream without its end, which is complete for HTTP."""
     reply = streamed(says(None, ToolCall("1", "search_emails", '{"keywords": ["lease"]}')))
     lines = reply.body.split(b"\n\n")
     return dataclasses.replace(reply, body=b"\n\n".join(lines[:4]) + b"\n\n", fails=True)
 
 
 def stalls() -> Reply:
-    """A completion whose body comes after every client has given up."""
+    """Return a completion whose body comes after every client has given up."""
     return Reply(says("too late").body, delay_s=NEVER_S, fails=True)
 
 
 class Provider:
-    """The server, from `with` to its end. With `key`, requests with another key get 401. What a
-    rule raises is raised again when the provider ends, so that no assertion is lost. `requests` are
-    in order of arrival; `replies` may be replaced."""
+    """The server, in a `with` block. With `key`, requests with another key get 401. Errors of a
+    rule are raised again when the provider ends, so that no assertion is lost. `requests` are in
+    order of arrival; `replies` may be replaced."""
 
     def __init__(self, replies: Sequence[Reply] | Rule, *, key: str | None = None) -> None:
         self.replies: list[Reply] | Rule = replies if callable(replies) else list(replies)
@@ -179,11 +179,11 @@ class Provider:
         self.ending.set()
         self._server.shutdown()
         with self._lock:
-            for each in self._connections:
-                # Wakes the thread that waits for the client's next request. A client that has
-                # gone has taken its connection along.
+            for connection in self._connections:
+                # This wakes the thread that waits for the client's next request. The connection
+                # of a client that has left is closed already.
                 with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+                    connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join()
         if error is None and self._errors:
@@ -194,7 +194,7 @@ class Provider:
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def stand_in_for_openai(self, monkeypatch: pytest.MonkeyPatch, key: str = KEY) -> None:
-        """Have models named openai/... come here, with that key."""
+        """Send requests for models named openai/... here, with that key."""
         monkeypatch.setenv("OPENAI_API_KEY", key)
         monkeypatch.setenv("OPENAI_BASE_URL", self.base_url)
         monkeypatch.delenv("OPENAI_API_BASE", raising=False)
@@ -238,7 +238,7 @@ class Provider:
 
 @contextmanager
 def openai(replies: Sequence[Reply] | Rule, key: str = KEY) -> Iterator[Provider]:
-    """A provider that stands in for OpenAI."""
+    """Start a provider that stands in for OpenAI."""
     with Provider(replies) as provider, pytest.MonkeyPatch.context() as patch:
         provider.stand_in_for_openai(patch, key)
         yield provider
@@ -252,7 +252,7 @@ MODELS = (
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, model: str, url: str) -> None:
-    """Have calls of the model come to the server at `url`, with a key."""
+    """Send calls of the model to the server at `url`, with a key."""
     family = model.partition("/")[0].removesuffix("_chat").upper()
     path = "/v1" if family in ("OPENAI", "HOSTED_VLLM", "OPENROUTER", "GROQ") else ""
     monkeypatch.setenv(f"{family}_{'BASE_URL' if family == 'OPENAI' else 'API_BASE'}", url + path)
@@ -277,7 +277,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         with self.server.provider.connected(self.connection):
-            # A client that comes while the provider ends would keep its connection open.
+            # A client that connects while the provider ends would keep its connection open.
             if self.server.provider.ending.is_set():
                 return
             try:
@@ -310,11 +310,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815 - the library's name
 
     def log_message(self, *_: Any) -> None:
-        """Keep standard error for the tests."""
+        """Write nothing to standard error."""
 
 
-# Takes a method, a path, headers (names in lower case) and a body; gives a status and a JSON value,
-# or a reply as it is.
+# Takes a method, a path, headers (names in lower case) and a body; returns a status and a JSON
+# value, or a reply as it is.
 Answer = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any] | Reply]
 
 
@@ -325,6 +325,6 @@ def json_server(answer: Answer) -> Iterator[str]:
         return reply if isinstance(reply, Reply) else Reply(json.dumps(reply[1]).encode(), reply[0])
 
     server = Provider([])
-    # Until the last client has gone.
+    # Patched until the last client has left.
     with mock.patch.object(server, "reply_to", reply_to), server:
         yield server.base_url.removesuffix("/v1")

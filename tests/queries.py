@@ -25,8 +25,8 @@ class Query(NamedTuple):
 
 
 class Material(NamedTuple):
-    """What queries to a file can be made of: `words` are common and rare ones, forms of the same
-    stem, stop words and unknown words; `people` are filters; `days` cover more than the mail."""
+    """The parts of queries: `words` are common, rare and unknown ones, forms of the same stem, and
+    stop words; `people` are filters; `days` cover more than the mail."""
 
     addresses: list[str]
     words: list[str]
@@ -35,7 +35,7 @@ class Material(NamedTuple):
 
 
 def material(file: InboxFile) -> Material:
-    """The 40 largest inboxes of a file, and words that occur in it."""
+    """Return the 40 largest inboxes of a file, and words that occur in it."""
     rng = Random(0)
     # `inboxes` lists owners first, however little mail they have.
     largest = sorted(file.inboxes(), key=lambda each: -each.emails)
@@ -59,7 +59,7 @@ def material(file: InboxFile) -> Material:
 
 
 def random_query(rng: Random, made_of: Material) -> Query:
-    """A query of up to six words, every third with filters."""
+    """Return a query of up to six words, some with filters."""
     words = [
         rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
         for _ in range(rng.randint(0, 6))
@@ -79,14 +79,14 @@ def run_query(inbox: Inbox, query: Query) -> list[Hit]:
 def run_sql(
     connection: duckdb.DuckDBPyConnection, address: str, as_of: dt.date | None, query: Query
 ) -> list[tuple[Any, ...]]:
-    """The same from the file's macro, in the form of `as_row`."""
+    """Run a query by the file's SQL macro; return rows in the form of `as_row`."""
     rows = connection.execute(
         "SELECT * FROM search_inbox($inbox, $keywords, as_of := $as_of, from_addr := $from_addr,"
         " to_addr := $to_addr, sent_after := $sent_after, sent_before := $sent_before,"
         " max_results := $max_results)",
         {"inbox": address, "as_of": as_of, **query._asdict()},
     ).fetchall()
-    # Dates as text, because those of one moment are equal in any zone.
+    # Dates as text, because dates of one moment compare equal in any zone.
     return [(name, str(in_zone(sent_at, zone)), *rest) for name, sent_at, zone, *rest in rows]
 
 

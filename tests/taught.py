@@ -1,4 +1,4 @@
-"""A few episodes, and a tiny Qwen2 that has learnt them by heart."""
+"""A few episodes, and a tiny Qwen2 that is trained to repeat them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""README's "Ask your own mail", on a Takeout download with all that mail has."""
+"""README's "Ask your own mail", on a Takeout download with all kinds of mail."""
 
 from pathlib import Path
 
@@ -21,9 +21,9 @@ FOUND = Path(__file__).with_name("mailbox_queries.tsv").read_text("utf-8").split
 
 
 @pytest.mark.usefixtures("ingested")
-def test_the_lease_ends_as_the_landlord_says_and_all_else_is_found(art_e: Run, home: Path) -> None:
-    shown = art_e("ask", "When does the lease end?", "--trace")
-    assert ANSWER in shown.stdout and "February 5" not in shown.stdout
+def test_questions_and_searches_find_the_right_mail(art_e: Run, home: Path) -> None:
+    answered = art_e("ask", "When does the lease end?", "--trace")
+    assert ANSWER in answered.stdout and "February 5" not in answered.stdout
     for number, query in (line.split("\t") for line in FOUND):
         hits = json_of(art_e("search", query, "--json"))
         assert hits[0]["message_id"] == f"<{number}@home.example>", query
@@ -45,19 +45,19 @@ def test_open_shows_or_saves(art_e: Run, tmp_path: Path, monkeypatch: pytest.Mon
     sent = next(each for each in MAILS[4].iter_attachments() if each.get_filename() == "costs.xlsx")
     assert (tmp_path / "costs.xlsx").read_bytes() == sent.get_content()
     assert "exists" in the_error(art_e("open", "5@home.example", 2, "--save", tmp_path))
-    # The program that shows files is one of the desktop's.
-    shown = tmp_path / "shown"
-    (tmp_path / "xdg-open").write_text(f'#!/bin/sh\ncp "$1" {shown}\n')
+    # The desktop chooses the program that shows a file.
+    copy = tmp_path / "shown"
+    (tmp_path / "xdg-open").write_text(f'#!/bin/sh\ncp "$1" {copy}\n')
     (tmp_path / "xdg-open").chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     opened = Path(art_e("open", "1@home.example").stdout.strip())
     assert opened.name == "lease.pdf" and opened.stat().st_mode & 0o077 == 0
-    assert shown.read_bytes().startswith(b"%PDF")
+    assert copy.read_bytes().startswith(b"%PDF")
     for mail_id, number in (("9@home.example", 1), ("5@home.example", 9)):
         the_error(art_e("open", mail_id, number))
 
 
-def test_a_file_that_may_run_is_only_saved_under_a_safe_name(art_e: Run, tmp_path: Path) -> None:
+def test_executable_files_are_only_saved_under_safe_names(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "i.duckdb"
     files = {"../../.bash\x1b]0;rc": b"alias", "a\u202egpj.exe": b"MZ", "x.pdf.desktop": b"["}
     make_inbox(db, [with_files(raw("<1@x>", to=ME), files)], owner=ME)

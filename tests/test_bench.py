@@ -1,4 +1,4 @@
-"""Every benchmark at a tiny size; a search that differs from the baseline is noticed."""
+"""Every benchmark at a tiny size; a search that differs from the baseline is detected."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rules of the house beyond ruff's: who imports whom, how long files may be, what is locked."""
+"""The rules beyond ruff's: direction of imports, length of files, locked requirements."""
 
 import ast
 import itertools
@@ -20,8 +20,8 @@ from art_e.cli.main import COMMANDS
 ROOT = Path(__file__).parent.parent
 # A package may import itself and those before it.
 PACKAGES = ("art_e", "evals", "data_pipeline", "training", "art_e_env")
-# Imported when a command runs: its own commands, what loads torch or litellm, and what libraries
-# look for.
+# Imported when a command runs: the commands' modules, those that load torch or litellm, and those
+# that libraries import by name.
 ON_CALL = frozenset(
     {module for module, _ in COMMANDS.values()}
     | {f"art_e.models.{name}" for name in ("hosted", "loading", "local")}
@@ -72,7 +72,7 @@ def _imports(node: ast.AST, *, late: bool = False) -> Iterator[Import]:
 
 
 def _module(name: str) -> str | None:
-    """The project's module that has a dotted name; None for a library."""
+    """Return the project's module of a dotted name; None for a library."""
     while name and name not in files():
         name = name.rpartition(".")[0]
     return name or None
@@ -83,7 +83,7 @@ def package_of(name: str) -> str:
 
 
 def is_entry_point(name: str) -> bool:
-    """Whether it is run, or imported by name, and so by no other module."""
+    """Return whether a module is run or imported by name, rather than by another module."""
     if name.endswith("__main__") or name in ON_CALL or files()[name].name == "__init__.py":
         return True
     last = tree(name).body[-1]
@@ -96,7 +96,7 @@ def test_the_packages_are_found() -> None:
     assert Import("art_e.agent", late=False) in imports("art_e.cli.conversation")
 
 
-def test_no_import_points_up_the_house_and_none_of_ours_is_late() -> None:
+def test_imports_point_one_way_and_are_not_late() -> None:
     for name in files():
         allowed = PACKAGES[: PACKAGES.index(package_of(name)) + 1]
         for module, late in imports(name):
@@ -105,14 +105,14 @@ def test_no_import_points_up_the_house_and_none_of_ours_is_late() -> None:
             assert "pipeline.ingest" not in name or "pipeline.accounts" not in module, name
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_there_are_no_import_cycles() -> None:
     left = {name: {each.module for each in imports(name) if not each.late} for name in files()}
     while free := {name for name, modules in left.items() if not modules & left.keys()}:
         left = {name: modules for name, modules in left.items() if name not in free}
     assert not left, f"in a circle, or importing one: {sorted(left)}"
 
 
-def test_no_file_is_too_long_and_no_class_stands_in_a_function() -> None:
+def test_files_are_short_and_classes_at_top_level() -> None:
     for name, path in files().items():
         assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES, name
         functions = (each for each in ast.walk(tree(name)) if isinstance(each, FUNCTIONS))
@@ -125,7 +125,7 @@ def test_every_module_is_used() -> None:
     assert [name for name in files() if name not in used and not is_entry_point(name)] == []
 
 
-def test_the_architecture_page_names_what_is_there() -> None:
+def test_the_architecture_page_names_existing_files() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     core, walks = page.partition("## Start here")[2].split("## Three walks")
     listed = re.findall(r"`((?:art_e|evals|data_pipeline|training)/[\w/.]+\.py)`", core)
@@ -139,12 +139,12 @@ def test_the_architecture_page_names_what_is_there() -> None:
 
 
 def project() -> tuple[list[str], dict[str, list[str]]]:
-    """The requirements of the core, and of each extra."""
+    """Return the requirements of the core, and of each extra."""
     table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return table["dependencies"], table["optional-dependencies"]
 
 
-def test_every_library_that_is_imported_is_declared() -> None:
+def test_imported_libraries_are_declared() -> None:
     core, extras = project()
     lines = [*core, *(line for extra in extras.values() for line in extra)]
     declared = {canonicalize_name(Requirement(line).name) for line in lines}
@@ -157,11 +157,11 @@ def test_every_library_that_is_imported_is_declared() -> None:
     packages = packages_distributions()
     for module in modules:
         assert declared & {
-            canonicalize_name(each) for each in packages.get(module, [module.lstrip("_")])
+            canonicalize_name(package) for package in packages.get(module, [module.lstrip("_")])
         }
 
 
-# ---- A GPU machine installs what the tests run with, and it fits together.
+# ---- A GPU machine installs the versions that the tests run with, and they fit together.
 
 PIN = re.compile(r"^([A-Za-z0-9._-]+)={2,3}([^ ;\\]+)", re.MULTILINE)
 
@@ -171,7 +171,7 @@ def locked(name: str) -> dict[str, Version]:
     return {canonicalize_name(each[1]): Version(each[2]) for each in PIN.finditer(text)}
 
 
-def test_a_gpu_gets_the_tested_versions_with_hashes_that_each_package_accepts() -> None:
+def test_gpu_requirements_are_tested_versions_with_hashes() -> None:
     text = (ROOT / "requirements" / "gpu.txt").read_text("utf-8")
     assert "://" not in text
     entries = re.split(r"^(?=[^ #\n])", text, flags=re.MULTILINE)[1:]

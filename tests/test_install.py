@@ -1,4 +1,4 @@
-"""What art-e does where only its core is installed, and how a missing extra is named."""
+"""art-e with only its core installed, and the error for a missing extra."""
 
 import json
 import re

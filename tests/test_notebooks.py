@@ -16,7 +16,7 @@ from tests.documented import parse_art_e
 
 NAMES = ("01_inbox", "02_golden_set", "03_baselines", "04_training", "05_results")
 MOST_CELLS, BIGGEST_PICTURE, BIGGEST_NOTEBOOK = 15, 60_000, 400_000
-# A folder of a home or of temporary files on any machine.
+# An absolute path of some machine.
 _PATH = re.compile(r"(?<![\w.])/(?:home|root|Users|tmp|var|private|usr|opt|work|mnt)/")
 # `art_e("...")` and `art_e_json("...")`, whose string may have several parts.
 _CALL = re.compile(r"\bart_e(?:_json)?\(\s*((?:f?\"[^\"]*\"\s*)+)\)")
@@ -26,7 +26,7 @@ each_notebook = pytest.mark.parametrize("path", notebooks(), ids=lambda path: pa
 
 
 @each_notebook
-def test_it_is_valid_and_short_and_holds_no_error_path_or_colour(path: Path) -> None:
+def test_notebooks_are_valid_short_and_clean(path: Path) -> None:
     assert tuple(each.stem for each in notebooks()) == NAMES
     notebook = read(path)
     nbformat.validate(notebook)
@@ -36,19 +36,19 @@ def test_it_is_valid_and_short_and_holds_no_error_path_or_colour(path: Path) -> 
     assert notebook.cells[0].source.startswith(f"# {int(path.name[:2])}. ")
     cells = [each for each in notebook.cells if each.cell_type == "code"]
     outputs = [output for each in cells for output in each.outputs]
-    kept = path.name[:2] in KEPT
-    assert bool(outputs) is kept
+    stored = path.name[:2] in KEPT
+    assert bool(outputs) is stored
     assert not [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"]
     pictures = [each.data["image/png"] for each in outputs if "image/png" in each.get("data", {})]
     assert all(len(each) * 3 // 4 < BIGGEST_PICTURE for each in pictures)
     assert path.stat().st_size < BIGGEST_NOTEBOOK
-    assert not kept or [each.execution_count for each in cells] == list(range(1, len(cells) + 1))
+    assert not stored or [each.execution_count for each in cells] == list(range(1, len(cells) + 1))
     for text in itertools.chain(*([each.source, *texts(each)] for each in notebook.cells)):
         assert not _PATH.findall(text) and "\x1b" not in text
 
 
 @each_notebook
-def test_its_commands_parse(path: Path) -> None:
+def test_commands_in_notebooks_parse(path: Path) -> None:
     commands = []
     for cell in read(path).cells:
         if cell.cell_type == "markdown":
@@ -67,10 +67,10 @@ def _notebook(text: str, *pictures: str) -> Notebook:
     return new_notebook(cells=[new_code_cell("1", id="one", outputs=outputs)])
 
 
-def test_other_text_is_a_difference_and_other_pixels_are_not() -> None:
-    kept = _notebook("a\nb\n", "AAAA")
-    assert list(differences(kept, _notebook("a\nb\n", "BBBB"))) == []
-    [changed] = differences(kept, _notebook("a\nc\n", "AAAA"))
+def test_text_may_not_differ_but_pixels_may() -> None:
+    old = _notebook("a\nb\n", "AAAA")
+    assert list(differences(old, _notebook("a\nb\n", "BBBB"))) == []
+    [changed] = differences(old, _notebook("a\nc\n", "AAAA"))
     assert changed == "cell 1 (one): kept 'b', now 'c'"
-    [missing] = differences(kept, _notebook("a\nb\n"))
+    [missing] = differences(old, _notebook("a\nb\n"))
     assert missing == "cell 1 (one): kept 'image/png', now '(nothing)'"

@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING and docs/ are true: commands parse and run as written; so are pictures.
+"""README, CONTRIBUTING and docs/ are right: commands parse and run as written; pictures, too.
 
 The real parsers check every command of a code block, or `NOT_PARSED` says why not. Blocks marked
 `run` (see `tests.documented`) are run page by page from the top, each page in a new folder."""
@@ -32,7 +32,7 @@ from training.reward import OUTCOMES, RewardWeights
 
 README = ROOT / "README.md"
 SHELL = ("sh", "console")
-# What else stands in code blocks: output, settings, queries, code.
+# Other code blocks: output, settings, queries, code.
 OTHERS = ("text", "json", "toml", "sql", "diff", "python", "mermaid", "yaml", "ini", "xml")
 # Not our programs; most are not installed where the tests run. tests/evals runs the last two.
 NOT_PARSED = set("cp hf pip pipx uv docker ollama claude sky aws ruff mypy inspect vf-eval".split())
@@ -49,7 +49,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda each: each.name)
-def test_commands_stand_in_fences_of_a_shell(page: Path) -> None:
+def test_commands_are_in_shell_blocks(page: Path) -> None:
     assert [each.content for each in tokens(page) if each.type == "code_block"] == []
     for block in blocks(page):
         assert block.language in SHELL + OTHERS
@@ -90,14 +90,14 @@ def check_art_e(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", list(help_pages()), ids=lambda each: each.path)
-def test_help_pages_have_examples_that_parse_and_json(page: HelpPage) -> None:
+def test_help_pages_have_valid_examples_and_json(page: HelpPage) -> None:
     example = "\n".join(line[4:] for line in page.text.partition("Example:\n")[2].splitlines())
     is_group = "Commands:" in page.text
     assert page.path in example or is_group
     for line in command_lines(example):
         if line[0] == "art-e":
             parse_art_e(line[1:])
-    # These speak a protocol, or talk to a person.
+    # The others speak a protocol, or talk to a person.
     prints_no_data = page.path.partition(" ")[2] in PRINT_NO_DATA
     assert ("--json" in page.text) is not (is_group or prints_no_data)
 
@@ -114,7 +114,7 @@ def reader_mails() -> list[bytes]:
 
 
 def reader_environment(folder: Path) -> dict[str, str]:
-    """A reader's environment with a home in `folder` that holds mail."""
+    """Return a reader's environment, with a home in `folder` that holds mail."""
     home, mails = folder / "home", reader_mails()
     home.mkdir()
     packed(write_mbox, "zip")(home, mails).rename(home / "Downloads")
@@ -135,7 +135,7 @@ MARKED = [
 
 
 @pytest.mark.parametrize(("page", "mark"), MARKED, ids=lambda each: Path(each).name)
-def test_blocks_run_as_they_are_written(page: Path, mark: str, tmp_path: Path) -> None:
+def test_marked_blocks_run_as_written(page: Path, mark: str, tmp_path: Path) -> None:
     for name in ("enron-maildir.tar.xz", "questions.jsonl") if mark == REAL else ():
         (tmp_path / name).symlink_to(real_data() / name)
     environment = reader_environment(tmp_path)
@@ -158,14 +158,14 @@ def untimed(text: str) -> str:
 
 
 def rows(page: Path, heading: str) -> list[list[str]]:
-    """The rows of the first table below a heading, as cells without their backticks."""
+    """Return the rows of the first table below a heading, as cells without backticks."""
     below = f"\n{page.read_text('utf-8')}".partition(f"\n{heading}\n")[2]
     [table] = re.findall(r"(?:^\|.*\n)+", below, re.MULTILINE)[:1]
     lines = [line.strip("|").split("|") for line in table.splitlines()[2:]]
     return [[cell.strip().strip("`") for cell in line] for line in lines]
 
 
-def test_readme_and_docs_can_be_read_to_their_end() -> None:
+def test_readme_and_docs_are_short() -> None:
     assert len(README.read_text("utf-8").split()) <= 900
     pages = {*(ROOT / "docs").rglob("*.md")} - {*documented.JOURNAL}
     assert sum(len(page.read_text("utf-8").split()) for page in pages) <= 19_500
@@ -180,7 +180,7 @@ def test_the_table_of_rewards_agrees_with_the_code() -> None:
     assert table == {name: tuple(getattr(each, name) for each in schemes) for name in weights}
 
 
-def test_published_figures_are_those_of_the_report() -> None:
+def test_published_figures_equal_the_reports() -> None:
     page = (ROOT / "docs" / "reproduce.md").read_text("utf-8")
     published = page.partition("**Published**")[2]
     lines = [line for line in published.splitlines() if line.startswith("|")][2:]
@@ -206,17 +206,17 @@ def test_the_table_of_recipes_agrees_with_the_plan() -> None:
     assert list(table) == list(PLANNED)
     assert set(table) == set(toml_names("recipe")) - {"nano"}
     for name, text in table.items():
-        made = plan(load_recipe(name), *PLANNED[name])
-        figures = made.hours["total"], made.gpu_usd, sum(each.usd or 0 for each in made.judges)
+        costs = plan(load_recipe(name), *PLANNED[name])
+        figures = costs.hours["total"], costs.gpu_usd, sum(each.usd or 0 for each in costs.judges)
         if name == "mini":
             assert text == "minutes, below $1" and max(figures) < 1
         else:
-            rest, batch = re.subn(f"{rough(made.batch_seconds)} s a batch, ", "", text)
+            rest, batch = re.subn(f"{rough(costs.batch_seconds)} s a batch, ", "", text)
             assert re.findall(r"[\d.,]*\d", rest) == [rough(each) for each in figures], name
             assert batch == name.endswith(("talk", "multi"))
 
 
-def test_the_skill_and_the_entry_for_registries_are_valid() -> None:
+def test_the_skill_and_the_registry_entry_are_valid() -> None:
     skill = ROOT / "docs" / "skill" / "SKILL.md"
     lines = skill.read_text("utf-8").splitlines()
     front = dict(each.split(": ", 1) for each in lines[1 : lines.index("---", 1)])
@@ -230,7 +230,7 @@ def test_the_skill_and_the_entry_for_registries_are_valid() -> None:
 
 
 @pytest.mark.parametrize("page", [*PAGES, *documented.JOURNAL], ids=lambda each: each.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text("utf-8")):
         name, _, anchor = target.partition("#")
         file = (page.parent / name) if name else page
@@ -247,7 +247,7 @@ PLACE = re.compile(r"^\| `([\w/]+\.(?:py|md))(?::(\w+))?` \|", re.MULTILINE)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda each: each.partition("\n")[0])
-def test_recipes_name_code_a_test_and_a_page_that_exist(recipe: str) -> None:
+def test_recipes_name_existing_code_tests_and_pages(recipe: str) -> None:
     places = PLACE.findall(recipe)
     for path, name in places:
         text = (ROOT / path).read_text("utf-8")
@@ -263,12 +263,12 @@ def test_pictures_of_the_system_are_up_to_date(tmp_path: Path) -> None:
 
 
 def words(svg: str) -> str:
-    """The text of a picture with plain spaces and without seconds."""
+    """Return the text of a picture, with plain spaces and without seconds."""
     text = " ".join("".join(each.itertext()) for each in ET.fromstring(svg).iter() if each.text)
     return untimed(" ".join(text.replace("\xa0", " ").split()))
 
 
-def test_the_terminal_shows_what_the_command_prints_today() -> None:
+def test_the_terminal_picture_shows_current_output() -> None:
     svg = (pictures.DOCS / "terminal.svg").read_text("utf-8")
     assert words(svg) == words(pictures.terminal_picture()), "run python -m bench.pictures"
     for part in (f'$ art-e ask "{pictures.QUESTION}"', " search ", " read ", " answer "):

@@ -1,4 +1,4 @@
-"""A folder that came from elsewhere runs no code: every command that starts others, among traps."""
+"""Code in a foreign folder is not run: every command that starts processes, among traps."""
 
 import os
 import pty
@@ -29,7 +29,7 @@ MAIL = with_files(raw(body="See the costs."), {"costs.xlsx": excel("Worktop in o
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of mail that holds a module of each name, which says in `ran` that it was run."""
+    """Return a folder of mail with a module of each name, which writes to `ran` if it is run."""
     folder = tmp_path / "folder"
     folder.mkdir()
     for name in NAMES:
@@ -49,7 +49,7 @@ Cli = Callable[..., str]
 
 @pytest.fixture
 def cli(folder: Path, home: Path, tmp_path: Path) -> Cli:
-    """Runs a command line there as its script does, and checks that no trap ran."""
+    """Return a function that runs a command line there, and checks that no trap ran."""
 
     def run(*args: object, code: int = 0, **environment: str) -> str:
         command = [sys.executable, "-P", "-m", "art_e", *map(str, args)]
@@ -64,17 +64,17 @@ def cli(folder: Path, home: Path, tmp_path: Path) -> Cli:
     return run
 
 
-def test_mail_is_read_and_measured(cli: Cli) -> None:
+def test_ingest_and_evaluation_run_no_trap(cli: Cli) -> None:
     cli("ingest", ".", "--owner", "bob@test.example", "--db", "own.duckdb")
     assert "Hello" in cli("search", "worktop", "--db", "own.duckdb")
     cli("ingest", "synthetic:1000", "--db", "made.duckdb")
-    asked = ("--questions", "made.questions.jsonl", "--db", "made.duckdb", "--limit", 4)
-    cli("eval", "run", "-m", "offline", *asked, "--out", "run")
+    options = ("--questions", "made.questions.jsonl", "--db", "made.duckdb", "--limit", 4)
+    cli("eval", "run", "-m", "offline", *options, "--out", "run")
     cli("eval", "report", "run", "--out", "page.html")
 
 
-def test_a_checkpoint_named_art_e_is_served(cli: Cli, folder: Path, checkpoint: Path) -> None:
-    """By a stand-in for vLLM that spawns processes, as vLLM does."""
+def test_serving_runs_no_trap(cli: Cli, folder: Path, checkpoint: Path) -> None:
+    """A checkpoint named art_e is served by a stand-in for vLLM, which spawns processes, too."""
     shutil.copytree(checkpoint, folder / "art_e", dirs_exist_ok=True)
     vllm = folder.parent / "bin" / "vllm"
     vllm.parent.mkdir()
@@ -86,7 +86,7 @@ def test_a_checkpoint_named_art_e_is_served(cli: Cli, folder: Path, checkpoint: 
 
 
 @pytest.mark.long
-def test_an_account_is_read_and_followed(cli: Cli) -> None:
+def test_accounts_run_no_trap(cli: Cli) -> None:
     with dovecot() as server:
         with server.client() as imap:
             imap.append("INBOX", "", "", MAIL.data)
@@ -97,14 +97,14 @@ def test_an_account_is_read_and_followed(cli: Cli) -> None:
 
 
 @pytest.mark.long
-def test_training_and_the_reproduction(cli: Cli) -> None:
+def test_training_and_reproduction_run_no_trap(cli: Cli) -> None:
     changes = tiny.flags(*tiny.CHANGES)
     cli("train", "sft", *changes, "--out", "start")
     cli("train", "grpo", *changes, "--set", "model.base=start", "--out", "trained")
     cli("reproduce", "--profile", "nano", *tiny.flags(*TINY), "--out", "all")
 
 
-def test_no_command_line_shows_the_pages_token(owned_db: Path, tmp_path: Path) -> None:
+def test_no_command_line_holds_the_pages_token(owned_db: Path, tmp_path: Path) -> None:
     seen, browser = tmp_path / "seen", tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.new; mv {seen}.new {seen}\n')
     browser.chmod(0o755)

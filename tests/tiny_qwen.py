@@ -22,12 +22,12 @@ from training.start import END, END_OF_TEXT, MARKS, START
 
 __all__ = ["END", "END_OF_TEXT", "MARKS", "START"]
 
-# So small a model gains nothing by a second thread.
+# A model this small gains nothing from a second thread.
 torch.set_num_threads(1)
 
 
 def stock_template() -> str:
-    """Qwen2.5's own chat template, from the copy that TRL ships."""
+    """Return Qwen2.5's chat template, from the copy that TRL ships."""
     spec = importlib.util.find_spec("trl")
     assert spec is not None and spec.origin is not None
     return (Path(spec.origin).parent / "chat_templates" / "qwen2_5.jinja").read_text("utf-8")
@@ -36,8 +36,8 @@ def stock_template() -> str:
 def make_tokenizer(
     texts: Sequence[str], *, phrases: Sequence[str] = (), vocabulary: int = 1_200
 ) -> Qwen2Tokenizer:
-    """A `Qwen2Tokenizer` of at most `vocabulary` tokens learnt from `texts`. Each of `phrases`
-    becomes one more token: the fixed parts of prompts then cost no time."""
+    """Train a `Qwen2Tokenizer` of at most `vocabulary` tokens on `texts`. Each of `phrases` becomes
+    one more token, so that the fixed parts of prompts take no time."""
     return scratch.make_tokenizer(
         texts, phrases=phrases, vocabulary=vocabulary, template=stock_template()
     )
@@ -52,7 +52,7 @@ class FourHeads(Scratch):
 
 
 def make_model(tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2) -> Qwen2ForCausalLM:
-    """New float32 weights for `tokenizer`, with the generation config of Qwen2.5-14B-Instruct."""
+    """Return new float32 weights, with the generation config of Qwen2.5-14B-Instruct."""
     form = FourHeads(layers=layers, hidden=hidden, init=hidden**-0.5)
     model = scratch.make_model(tokenizer, form, seed=0)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
@@ -73,7 +73,7 @@ def rendered(
     tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage],
     tools: list[dict[str, Any]], *, to_go_on: bool = False,
 ) -> str:  # fmt: skip
-    """The conversation by the stock template, which takes the arguments of calls as objects."""
+    """Render a conversation by the stock template, which takes a call's arguments as an object."""
     copied: list[Any] = json.loads(json.dumps(messages))
     for call in [call for each in copied for call in each.get("tool_calls") or ()]:
         call["function"]["arguments"] = json.loads(call["function"]["arguments"])

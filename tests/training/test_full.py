@@ -59,7 +59,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("vllm")
 def test_talk_with_vllm_in_the_process(base: Path, tmp_path: Path) -> None:
     metrics, training = trained("talk", base, tmp_path / "run")
-    did = fake_vllm.LLM.made.did
+    did = fake_vllm.LLM.latest.did
     # Rollouts of two steps, three validations, the test: one transfer each, whatever the turns.
     assert did.count("transferred") == 6
     assert did.count("step") > 6
@@ -188,7 +188,7 @@ def test_whole_weights_go_to_vllm_as_trl_sends_them(base: Path, tmp_path: Path) 
     """Asleep it forgets them."""
     changes = ("grpo.vllm.mode=colocate", "grpo.steps=1", "episode.episode_tokens=4_000")
     _, training = trained("mini", base, tmp_path / "run", *changes)
-    made = fake_vllm.LLM.made
+    made = fake_vllm.LLM.latest
     assert made.takes is None
     # For two validations, the rollouts between them, and the test.
     assert made.did.count("transferred") == 4
