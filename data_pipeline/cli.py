@@ -99,7 +99,7 @@ def ingest(
         owners = {each: owner or users.get(each, "") for each in accounts}
         changes, errors = spool.follow(owners, path, no_others=not append)
         if not changes:
-            _raise(errors)
+            _raise_errors(errors)
         sources, source_format, append = [str(path)], "imap", False
     elif append and follows:
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
@@ -118,7 +118,7 @@ def ingest(
     more = {} if questions is None else {"questions": str(questions)}
     row = {**report.to_json(), **more, **changes}
     _print(row, _report_lines(changes, report, questions, db), as_json)
-    _raise(errors)
+    _raise_errors(errors)
 
 
 @app.command()
@@ -147,7 +147,7 @@ def sync(
         try:
             errors = _sync([each for each in accounts if each not in rejected], path, db, as_json)
             rejected |= {each for each in errors if isinstance(errors[each], oauth.RejectedError)}
-            _raise(errors)
+            _raise_errors(errors)
         except UserError as error:
             if not seconds or rejected.issuperset(accounts):
                 raise
@@ -177,7 +177,7 @@ def _sync(accounts: list[Account], path: Path, db: Path | None, as_json: bool) -
     return errors
 
 
-def _raise(errors: spool.Errors) -> None:
+def _raise_errors(errors: spool.Errors) -> None:
     if errors:
         raise UserError("; ".join(map(str, errors.values())))
 
@@ -221,7 +221,7 @@ def read_sources(
     """Ingest with a progress bar; return the report, and the file of synthetic questions."""
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
     named = list(zip(sources, formats, strict=True))
-    opened = [build.Source(_open(source, name), rules(name)) for source, name in named]
+    opened = [build.Source(_open_messages(source, name), rules(name)) for source, name in named]
     worlds = [source for source, name in named if name == "synthetic"]
     size = sum(described(each).size for each in worlds) if len(worlds) == len(sources) else None
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
@@ -252,7 +252,7 @@ def read_sources(
     return report, file
 
 
-def _open(source: str, name: Format) -> Iterator[RawMessage]:
+def _open_messages(source: str, name: Format) -> Iterator[RawMessage]:
     if name == "imap":
         return messages_of(source, spool.read, "mail: the account is empty")
     return open_source(source, name)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import parse_within
 from data_pipeline.ingest.records import Format, ParsedEmail, RawMessage, Skipped
-from data_pipeline.ingest.sources import message_of
+from data_pipeline.ingest.sources import row_message
 
 Write = Callable[[Path, Sequence[bytes]], Path]
 
@@ -38,7 +38,7 @@ def of_row(
     """Return the mail of a data set's row."""
     people: dict[str, object] = {"from": sender, "to": to, "cc": cc, "bcc": bcc}
     row = {"message_id": message_id, "subject": subject, **people, "date": date, "body": body}
-    return RawMessage("test", message_of(row))
+    return RawMessage("test", row_message(row))
 
 
 def zipped(files: dict[str, bytes], times: int = 1) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from data_pipeline.ingest.batch import WORTH_WORKERS
+from data_pipeline.ingest.batch import MIN_FOR_WORKERS
 from tests.builders import WAIT_S, raw, with_files
 from tests.dovecot import PASSWORD, USER, dovecot
 from tests.mailbox import excel
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
         for module in (f"{name}.py", f"{name}/__init__.py", f"{name}/__main__.py"):
             (folder / module).write_text(code)
     (folder / "matplotlibrc").write_text("figure.dpi: -1\nbackend: module://json\n")
-    mails = [MAIL, *(raw(f"<{n}@many.example>") for n in range(WORTH_WORKERS))]
+    mails = [MAIL, *(raw(f"<{n}@many.example>") for n in range(MIN_FOR_WORKERS))]
     line = b"From a@b Mon Jan  6 09:00:00 2020\n"
     (folder / "many.mbox").write_bytes(b"".join(line + each.data + b"\n" for each in mails))
     return folder

@@ -30,7 +30,7 @@ from art_e.text import digest
 from data_pipeline.accounts.oauth import PROVIDERS, REJECTED, Grant, RejectedError, grant_in
 from data_pipeline.ingest.archives import buffered
 from data_pipeline.ingest.headers import parse_date
-from data_pipeline.ingest.labels import of_imap, words_of
+from data_pipeline.ingest.labels import decode_folder, of_imap
 from data_pipeline.ingest.records import LARGEST_MESSAGE
 
 PASSWORD = "ART_E_IMAP_PASSWORD"
@@ -111,7 +111,7 @@ class Account(NamedTuple):
 # ---- A connection with limits on the bytes and the time of an answer.
 
 
-class Listed(NamedTuple):
+class Folder(NamedTuple):
     """A folder that the server lists."""
 
     key: str  # the name on the wire
@@ -119,7 +119,7 @@ class Listed(NamedTuple):
     attributes: frozenset[str]
 
 
-class Marks(NamedTuple):
+class MessageFields(NamedTuple):
     """The fields of a message in the list of a folder."""
 
     labels: tuple[str, ...]
@@ -127,7 +127,7 @@ class Marks(NamedTuple):
     size: int
 
 
-class Wire(imaplib.IMAP4):
+class Connection(imaplib.IMAP4):
     """A connection to an account, and what is read over it."""
 
     _query = "(UID FLAGS RFC822.SIZE)"
@@ -216,7 +216,7 @@ class Wire(imaplib.IMAP4):
                 yield b"".join((*texts, item)), literals
                 texts, literals = [], []
 
-    def folders(self) -> list[Listed]:
+    def folders(self) -> list[Folder]:
         """Return the folders that can be opened; at Gmail only those that hold all mail."""
         listed = []
         for text, literals in self._ask(self.list):
@@ -228,16 +228,16 @@ class Wire(imaplib.IMAP4):
             attributes = frozenset(match[1].decode("latin-1").lower().split())
             words = _decoded(name).replace((match[2] or b"/")[-1:].decode("latin-1"), "/")
             if not attributes & {"\\noselect", "\\nonexistent"}:
-                listed.append(Listed(name.decode("latin-1"), words, attributes))
+                listed.append(Folder(name.decode("latin-1"), words, attributes))
         if b"X-GM-EXT-1" in self.capability()[1][0].upper().split():
             self._query = "(UID FLAGS RFC822.SIZE X-GM-LABELS X-GM-THRID)"
             if any("\\all" in each.attributes for each in listed):
                 return [each for each in listed if each.attributes & {"\\all", "\\junk", "\\trash"}]
         return listed
 
-    def contents(self, folder: Listed) -> tuple[int, dict[int, Marks]]:
+    def contents(self, folder: Folder) -> tuple[int, dict[int, MessageFields]]:
         """Open a folder read-only; return its UIDVALIDITY, and its messages by UID."""
-        name, listed = _quoted(folder.key.encode("latin-1")), dict[int, Marks]()
+        name, listed = _quoted(folder.key.encode("latin-1")), dict[int, MessageFields]()
         count, _ = next(self._ask(self.select, name, True), (b"0", []))  # EXAMINE
         validity = _number(self.response("UIDVALIDITY")[1][0] or b"0")
         # An empty folder has no "1:*".
@@ -251,7 +251,7 @@ class Wire(imaplib.IMAP4):
             uid, flags = _number(fields["UID"], 1), fields["FLAGS"].strip("()").lower().split()
             labels = of_imap(folder.name, folder.attributes, flags, gmail)
             size = _number(fields["RFC822.SIZE"])
-            listed[uid] = Marks(labels, fields.get("X-GM-THRID", ""), size)
+            listed[uid] = MessageFields(labels, fields.get("X-GM-THRID", ""), size)
         return validity, listed
 
     def messages(self, uids: Sequence[int]) -> Iterator[tuple[int, bytes, dt.datetime | None]]:
@@ -291,13 +291,13 @@ def censored(words: object, password: str) -> str:
 
 
 @contextlib.contextmanager
-def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
+def connection(account: Account, secret: str | Grant) -> Iterator[Connection]:
     """Open an account. Raises `ConnectionError` if a retry may help, else `UserError`."""
     grant = secret if isinstance(secret, Grant) else None
     password = grant.access_token(account.grant_file, str(account)) if grant else str(secret)
     imap = None
     try:
-        imap = Wire(account, password)
+        imap = Connection(account, password)
         imap.sign_in(is_token=grant is not None)
         yield imap
     except ssl.SSLCertVerificationError as error:
@@ -363,4 +363,4 @@ def _quoted(name: bytes) -> bytes:
 
 def _decoded(name: bytes) -> str:
 
-    return words_of(name.decode("utf-8", "replace"))
+    return decode_folder(name.decode("utf-8", "replace"))

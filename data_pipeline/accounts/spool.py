@@ -24,7 +24,7 @@ from art_e.cli.output import note, plural, progress
 from art_e.errors import UserError
 from art_e.storage import locked, partial_of, write_whole
 from art_e.text import digest
-from data_pipeline.accounts.imap import Account, Listed, Wire, censored, connection
+from data_pipeline.accounts.imap import Account, Connection, Folder, censored, connection
 from data_pipeline.ingest.archives import head_of, regular_files
 from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
 
@@ -150,7 +150,7 @@ def _read_account(account: Account, old: Messages) -> Messages:
             time.sleep(wait)
 
 
-def _read_folder(imap: Wire, spool: Path, folder: Listed, old: Messages) -> Messages:
+def _read_folder(imap: Connection, spool: Path, folder: Folder, old: Messages) -> Messages:
     """Fetch the folder's messages that the spool lacks, and return all of them."""
     name = censored(folder.name, imap.password)
     try:

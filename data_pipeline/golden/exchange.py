@@ -60,7 +60,7 @@ def import_rows(
     """Fill a new set with the rows of the source `name`."""
     if not rows:
         raise UserError(f"{name} has no row; name a file of questions")
-    read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
+    read = [_parse_row(row, name, number) for number, row in enumerate(rows, start=1)]
     golden.rejected = [each for each in read if isinstance(each, golden_set.Rejected)]
     ids: set[str] = set()
     for question in (each for each in read if isinstance(each, Question)):
@@ -75,11 +75,11 @@ def import_rows(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
     ).fetchall()
     questions, cited = golden.questions, cited_mails(file, golden.questions)
-    placed = [_placed(each, (address_of(each),) in stored, cited[each.id]) for each in questions]
+    placed = [_check_row(each, (address_of(each),) in stored, cited[each.id]) for each in questions]
     golden.finish("import", placed, {"source": name})
 
 
-def _read(row: RawRow, source: str, number: int) -> Question | golden_set.Rejected:
+def _parse_row(row: RawRow, source: str, number: int) -> Question | golden_set.Rejected:
     """Return the row as a question with its origin, or rejected as it came."""
     try:
         if row.error is not None:
@@ -120,7 +120,7 @@ def _plain(value: Any) -> Any:
         return "(nested too deeply)"
 
 
-def _placed(question: Question, has_inbox: bool, cited: dict[str, Cited]) -> golden_set.Outcome:
+def _check_row(question: Question, has_inbox: bool, cited: dict[str, Cited]) -> golden_set.Outcome:
     """Return the question with consistent fields, and the check that rejects it, if any."""
     if not has_inbox:
         fault = f"the inbox file has no mail of {_cut(question.inbox_address)}"

@@ -32,15 +32,15 @@ from evals.structured import StructuredModel, UnparseableError, unwrapped
 
 BATCHES = 40
 BATCH_MAILS = 12
-# Try other first threads until a batch has GOOD_MAILS; drop batches below LEAST_MAILS.
-GOOD_MAILS, LEAST_MAILS = 8, 5
+# Try other first threads until a batch has GOOD_MAILS; drop batches below MIN_BATCH_MAILS.
+GOOD_MAILS, MIN_BATCH_MAILS = 8, 5
 # A batch spans three weeks, or more if the inbox has little mail.
 SPANS = tuple(map(dt.timedelta, (21, 90, 365)))
 _TRIES = 20  # first threads that are tried for a batch
 # Likeness of threads on one matter: one word or person in at most 20 threads, or several in more.
 _NEAR = 0.05
-_LEAST_WORDS = 3  # a mail that adds fewer words to the ones before it is a copy
-LEAST_CHARS, MOST_CHARS = 200, 5_000  # shorter mails say little, longer ones are newsletters
+_MIN_NEW_WORDS = 3  # a mail that adds fewer words to the ones before it is a copy
+MIN_CHARS, MAX_CHARS = 200, 5_000  # shorter mails say little, longer ones are newsletters
 QUESTIONS = 5
 TEMPERATURE = 0.7  # at 0 a model repeats its questions, and its unreadable replies
 _DAYS_AFTER = 45  # maximum days between the newest gold mail and the query date
@@ -136,7 +136,7 @@ def draw_batches(file: InboxFile, splits: dict[str, Split], count: int, seed: in
         addresses = [each for each in splits if splits[each] == split]
         for address in addresses:
             place = list(splits).index(address) + 1
-            bounds = [address, address, LEAST_CHARS, MOST_CHARS]
+            bounds = [address, address, MIN_CHARS, MAX_CHARS]
             drawable = map(Mail._make, file.execute(QUERIES["drawable"], bounds).fetchall())
             mails = [each for each in drawable if each.content not in used]
             drawn = draw_mails(mails, count, random.Random(f"{seed}/batches/{address}"))
@@ -185,12 +185,12 @@ def draw_mails(mails: Sequence[Mail], count: int, rng: random.Random) -> list[li
             ordered = sorted(mail for each in related for mail in free[each])
             texts = new_texts(mail.body for mail in ordered)
             pairs = zip(ordered, texts, strict=True)
-            distinct = [mail for mail, text in pairs if added_words(text) >= _LEAST_WORDS]
+            distinct = [mail for mail, text in pairs if added_words(text) >= _MIN_NEW_WORDS]
             if len(distinct) > len(batch):
                 numbers, batch = related, distinct
             if len(batch) >= GOOD_MAILS:
                 break
-        if len(batch) >= LEAST_MAILS:
+        if len(batch) >= MIN_BATCH_MAILS:
             batches.append(batch)
             free = {each: free[each] for each in free if each not in numbers}
     return batches
@@ -302,7 +302,7 @@ def generate(
     origin = {"model": writer.model, "prompt": digest(prompt)}
     for batch, items in zip(plan.batches, replies, strict=True):
         if isinstance(items, list):
-            _put(golden, plan, batch, items, origin)
+            _add(golden, plan, batch, items, origin)
     spent, kinds = writer.total_spent, sorted(Counter(kind for kind, _ in lost).items())
     batches = {"drawn": len(replies), "used": len(replies) - len(lost), "lost": dict(kinds)}
     settings = {"seed": plan.options.seed, **origin, "temperature": TEMPERATURE, "batches": batches}
@@ -314,7 +314,7 @@ def generate(
     return lost
 
 
-def _put(golden: GoldenSet, plan: Plan, batch: Batch, items: Items, origin: dict[str, str]) -> None:
+def _add(golden: GoldenSet, plan: Plan, batch: Batch, items: Items, origin: dict[str, str]) -> None:
     days = plan.days[batch.inbox]
     handles = {f"m{place}": each for place, each in enumerate(batch.message_ids, start=1)}
     for number, item in enumerate(items, start=1):

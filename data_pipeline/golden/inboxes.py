@@ -222,6 +222,7 @@ def draw(inboxes: Sequence[str], seed: int, targets: Counts) -> dict[str, Split]
         raise UserError("no inbox to draw; give --train, --validation or --test a number above 0")
     shares = {name: len(inboxes) * each / sum(weights.values()) for name, each in weights.items()}
     counts = {name: int(place < len(inboxes)) for place, name in enumerate(weights)}
+    # The next inbox goes to the split that is furthest below its share (largest remainder).
     while sum(counts.values()) < len(inboxes):
         counts[max(weights, key=lambda name: shares[name] - counts[name])] += 1
     shuffled = sorted(inboxes)

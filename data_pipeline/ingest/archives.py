@@ -21,7 +21,7 @@ from data_pipeline.ingest.records import limited_memory
 ZIP = b"PK\x03\x04"
 _PACKERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
 # A file that unpacks to more than both limits is a bomb: real mail shrinks to a tenth.
-_MOST_TIMES, _ALWAYS_FINE = 200, 200_000_000
+_MAX_RATIO, _ALWAYS_FINE = 200, 200_000_000
 _LOCAL_HEADER = 30  # bytes of a zip's entry before its name
 # .olm is Outlook's for Mac; the last three are not opened.
 ARCHIVES = tuple(".zip .olm .tar .tgz .txz .tbz2 .tar.gz .tar.xz .tar.bz2 .7z .rar .zst".split())
@@ -49,8 +49,8 @@ def decompressed(path: Path) -> Iterator[BufferedReader]:
 
 def _check_unpacked(path: Path, size: int) -> None:
     """Raise `UserError` if a file unpacks to more bytes than any mail."""
-    if size > max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE):
-        why = f"{encodable(str(path))} unpacks to over {_MOST_TIMES} times its size"
+    if size > max(path.stat().st_size * _MAX_RATIO, _ALWAYS_FINE):
+        why = f"{encodable(str(path))} unpacks to over {_MAX_RATIO} times its size"
         raise UserError(f"{why}, as no mail does; if you trust it, unpack it and give the folder")
 
 

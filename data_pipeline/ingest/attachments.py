@@ -36,7 +36,7 @@ from data_pipeline.ingest.records import LARGEST_FILE
 
 MAX_CHARS = 50_000  # of the text of one attachment
 MEMORY_BYTES = 330_000_000  # of address space, of which the libraries take 200 MB
-_MOST_PACKED = 20  # files of an archive that are read
+_MAX_PACKED = 20  # files of an archive that are read
 
 # Why the text of a file is not read, or not whole.
 PICTURE, OLD, UNKNOWN = "image or sound", "of an old Office format", "of unknown format"
@@ -138,7 +138,7 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
         case "mail":
             yield file.read().decode("latin-1")
         case "msg":
-            yield outlook.message_of(file.read()).decode("latin-1")
+            yield outlook.convert_msg(file.read()).decode("latin-1")
         case "pkcs7":
             from asn1crypto.cms import ContentInfo
 
@@ -168,11 +168,11 @@ def _zip(file: io.BytesIO) -> Iterator[str]:
         for name in sorted(texts, key=lambda name: (not _FIRST.search(name), len(name))):
             yield "".join(_paragraphs(archive.open(name))).strip()
     else:
-        for name in names[:_MOST_PACKED]:
+        for name in names[:_MAX_PACKED]:
             packed = AttachedFile(name, "", archive.read(name))
-            text, unread = read(packed, extracted, lambda data, _: decode_bytes(data))
+            text, unread = read(packed, extract, lambda data, _: decode_bytes(data))
             yield f"[{name}]\n{text or unread}"
-        if more := len(names[_MOST_PACKED:]):
+        if more := len(names[_MAX_PACKED:]):
             yield f"[{more:,} more files, which are not read]"
 
 
@@ -227,7 +227,7 @@ def _mime(packed: Any, subject: str = "") -> EmailMessage:
 _ERRORS = {"memory": HEAVY, "password|crypt": LOCKED, "cannot detect file format": OLD}
 
 
-def extracted(form: str, data: bytes) -> Reading:
+def extract(form: str, data: bytes) -> Reading:
     """Return the text of a file as far as it can be read, or the MIME of packed mail."""
     limit = 2 * LARGEST_FILE if form in PACKED else MAX_CHARS
     text = ""
@@ -250,7 +250,7 @@ def main() -> None:
     requests: Any = sys.stdin.buffer
     while line := requests.readline():
         form, size = line.split()
-        sys.stdout.write(json.dumps(extracted(form.decode(), requests.read(int(size)))) + "\n")
+        sys.stdout.write(json.dumps(extract(form.decode(), requests.read(int(size)))) + "\n")
         sys.stdout.flush()
 
 

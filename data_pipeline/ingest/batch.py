@@ -36,7 +36,7 @@ from art_e.inbox.threads import bare_subject
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, tokens, words
 from art_e.text import toml_table
 from data_pipeline.ingest.attachments import Extractor
-from data_pipeline.ingest.parse import MOST_CHARS, REST, parse_within
+from data_pipeline.ingest.parse import MAX_TEXT_CHARS, REST, parse_within
 from data_pipeline.ingest.records import Format, ParsedEmail, RawMessage, Skipped
 
 _DIGEST_BYTES = 16
@@ -55,9 +55,9 @@ _MAILS, _RECIPIENTS, _POSTINGS, _STEMS, _WORDS, _SKIPPED, _FILES = (
 _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
 
 _QUEUED = 2  # tasks per worker: one runs, one waits
-WORTH_WORKERS = 1200  # fewer messages are parsed before workers would start (about 0.7 s)
-_MOST_HELD = 32_000_000  # bytes of mail in the workers; a larger mail is there alone
-_MOST_TEXT = 4_000_000  # characters of text in a table: attachments can be far larger than mails
+MIN_FOR_WORKERS = 1200  # fewer messages are parsed before workers would start (about 0.7 s)
+_MAX_IN_FLIGHT = 32_000_000  # bytes of mail in the workers; a larger mail is there alone
+_MAX_TEXT = 4_000_000  # characters of text in a table: attachments can be far larger than mails
 _PIECE = 1 << 16  # bytes of a file in a row: DuckDB reads 2,048 rows at a time
 
 Numbers = npt.NDArray[np.int64]
@@ -120,11 +120,11 @@ def process(job: Job) -> Iterator[BatchTables]:
         email = result.email
         if isinstance(item, RawMessage):
             is_long = REST in email.body or REST in email.attached
-            cut = Skipped("", "long-text", f"stored up to {MOST_CHARS:,} characters", "cut")
+            cut = Skipped("", "long-text", f"stored up to {MAX_TEXT_CHARS:,} characters", "cut")
             if fault := cut if is_long else item.fault:
                 skipped.append(fault._replace(source=email.source))
         size = len(result.texts[1])
-        if chars + size > _MOST_TEXT and indexed:
+        if chars + size > _MAX_TEXT and indexed:
             yield _tables(indexed, skipped)
             indexed, skipped, chars = [], [], 0
         indexed.append(result)
@@ -274,7 +274,7 @@ def process_all(jobs: Iterator[Job], folder: Path) -> Iterator[tuple[Job, Iterat
     for job in jobs:
         first.append(job)
         messages, size = sum(len(each.items) for each in first), sum(each.size for each in first)
-        if messages >= WORTH_WORKERS or size > _MOST_HELD:
+        if messages >= MIN_FOR_WORKERS or size > _MAX_IN_FLIGHT:
             work = partial(_process_to_files, folder)
             done = map_in_workers(work, itertools.chain(first, jobs), lambda job: job.size)
             yield from ((each, map(_load_tables, files)) for each, files in done)
@@ -304,7 +304,7 @@ def map_in_workers(
     work: Callable[[Task], Done], tasks: Iterator[Task], size: Callable[[Task], int] = lambda _: 0
 ) -> Iterator[tuple[Task, Done]]:
     """Yield every task with its result, in order; `work` is a function of a module. Tasks whose
-    `size`s add up to more than `_MOST_HELD` wait for one another."""
+    `size`s add up to more than `_MAX_IN_FLIGHT` wait for one another."""
     workers = os.cpu_count() or 1
     # A forked worker starts at once. It lacks the parent's other threads, which DuckDB would need,
     # but it never calls DuckDB. A Python thread could hold a lock that the worker needs.
@@ -316,7 +316,7 @@ def map_in_workers(
     try:
         for task in tasks:
             in_flight += size(task)
-            while pending and (len(pending) >= workers * _QUEUED or in_flight > _MOST_HELD):
+            while pending and (len(pending) >= workers * _QUEUED or in_flight > _MAX_IN_FLIGHT):
                 done, future = pending.popleft()
                 in_flight -= size(done)
                 yield done, future.result()

@@ -35,7 +35,7 @@ _BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
 # DuckDB's memory while workers parse, and after they have ended; beyond it DuckDB uses the disk.
 _STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
-_MOST_THREADS = 4  # DuckDB's threads share its memory
+_MAX_THREADS = 4  # DuckDB's threads share its memory
 # A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.
 _ROW_GROUP_SIZE = 4096
 _STORED = TypeAdapter(ParsedEmail)
@@ -179,7 +179,7 @@ class InboxBuild:
         self._rows = self._stored = self._terms = 0
 
     def __enter__(self) -> Self:
-        threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        threads = min(os.cpu_count() or 1, _MAX_THREADS)
         spill = {"memory_limit": _STAGING_MEMORY, "temp_directory": str(self.folder / "spill")}
         options = {"threads": threads, "autoinstall_known_extensions": False}
         self._connection = duckdb.connect(config={**spill, **options})

@@ -26,7 +26,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _JIS_RUN = re.compile(rb"(?:\x1b(\$|\()[@BIJ]|\x0e)([^\x1b\x0e\x0f]*)\x0f?")
 _JIS_PAIR = re.compile(rb"[!-~]{2}")
 # Bytes that `chardet` reads; Latin charsets that it can tell from cp1252, and its least confidence.
-_SAMPLE, _LATIN, _LEAST_SURE = 4_000, ("cp1250", "cp1254"), 0.05
+_SAMPLE, _LATIN, _MIN_CONFIDENCE = 4_000, ("cp1250", "cp1254"), 0.05
 _WESTERN = bytes(range(0x100)).decode("cp1252", "surrogateescape")
 _BAD_BYTES = {0xDC00 + byte: _WESTERN[byte] for byte in range(0x80, 0x100)}
 _BAD_BYTES |= {0xDC00 + byte: chr(byte) for byte in b"\x81\x8d\x8f\x90\x9d"}
@@ -171,5 +171,5 @@ def _detected(data: bytes, is_latin: bool) -> str:
         compat_names=False, prefer_superset=True,
     )  # fmt: skip
     codec = codec_of(guess["encoding"] or "")
-    is_sure = codec in _LATIN and guess["confidence"] >= _LEAST_SURE
+    is_sure = codec in _LATIN and guess["confidence"] >= _MIN_CONFIDENCE
     return codec if is_sure or not is_latin else ""

@@ -227,11 +227,11 @@ def parse_date(text: str) -> dt.datetime | None:
             number = _MONTH[month.lower()]
             return dt.datetime.fromisoformat(f"{year}-{number:02}-{day:0>2}T{time}{zone}")
         if _ISO.match(text):
-            return zoned(dt.datetime.fromisoformat(text))
+            return with_zone(dt.datetime.fromisoformat(text))
     while _COMMENT.search(text):  # comments nest
         text = _COMMENT.sub(" ", text)
     with contextlib.suppress(ValueError, OverflowError):
-        return zoned(_by_parts(decode_words(text)))
+        return with_zone(_by_parts(decode_words(text)))
     return None
 
 
@@ -265,7 +265,7 @@ def _by_parts(text: str) -> dt.datetime:
     return local.replace(tzinfo=dt.timezone(-zone if offset and offset[1] == "-" else zone))
 
 
-def zoned(date: dt.datetime) -> dt.datetime | None:
+def with_zone(date: dt.datetime) -> dt.datetime | None:
     """Return `date` to the second; naive dates count as UTC. None if UTC may leave the calendar."""
     date = date.replace(microsecond=0, tzinfo=date.tzinfo or dt.UTC)
     return date if dt.MINYEAR < date.year < dt.MAXYEAR else None
@@ -288,7 +288,7 @@ def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datet
     if date and date.year in _PLAUSIBLE_YEARS and date < latest:
         return date
     arrived = map(parse_date, map(headers.first, _ARRIVALS))
-    return most_plausible(*dates, envelope_date and zoned(envelope_date), *arrived, date)
+    return most_plausible(*dates, envelope_date and with_zone(envelope_date), *arrived, date)
 
 
 # ---- The header block of a message: repaired, parsed by `email`, decoded.
@@ -296,7 +296,7 @@ def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datet
 _LONGEST_VALUE = 1_000_000  # longer ones are cut: 880 recipients take 60,000 characters
 _LARGEST_BLOCK = 1_000_000  # bytes of a header block; the rest belongs to the body
 # `email` takes 100 bytes for a line, 1,000 for a part; containers with more are read as text.
-_MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
+_MAX_LINES, _MAX_PARTS = 1_000_000, 20_000
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _NAME = rb"[!-9;-~]+[ \t]*:"
@@ -329,7 +329,7 @@ _ENCODING = "content-transfer-encoding"
 _ENCODINGS = {name: re.compile(form) for name, form in SPELLINGS["encodings"].items()}
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t\r]*+(?:\n|\Z))*+")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60}", re.MULTILINE)
-_LEAST_READABLE = 16  # bytes: fewer may read as text by chance
+_MIN_READABLE = 16  # bytes: fewer may read as text by chance
 BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 
 _PARSER = BytesParser()
@@ -385,7 +385,7 @@ class Headers:
         return [_readable(value, self.charset) for value in self._values.get(name, ())]
 
 
-def cut(data: bytes) -> tuple[bytes, bytes]:
+def split_at_blank(data: bytes) -> tuple[bytes, bytes]:
     """Return the header block, with LF line ends, and the body, cut at the first blank line."""
     data = _trimmed(data)
     blank = _BLANK_LINE.search(data)
@@ -397,7 +397,7 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
 
 def split_message(data: bytes) -> tuple[bytes, bytes]:
     """Return the repaired header block, and the body."""
-    block, body = cut(data)
+    block, body = split_at_blank(data)
     block = _FROM_LINES.sub(b"", block)
     if len(block) > _LARGEST_BLOCK:
         end = block.rfind(b"\n", 0, _LARGEST_BLOCK) + 1 or _LARGEST_BLOCK
@@ -461,10 +461,10 @@ def part_bytes(part: Part, *, is_text: bool = False) -> bytes:
     del raw[_ENCODING]
     raw[_ENCODING] = encoding if encoding == "x-uuencode" else "binary"
     content = raw.get_payload(decode=True)
-    return decoded(content if isinstance(content, bytes) else b"", encoding, is_text=is_text)
+    return decode_content(content if isinstance(content, bytes) else b"", encoding, is_text=is_text)
 
 
-def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
+def decode_content(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
     """Return `data` decoded; a text that looks entirely like base64 is base64 whatever its label. A
     list's footer after the base64 of a text is kept as it is."""
     if encoding == "quoted-printable":
@@ -475,7 +475,7 @@ def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
     lines = _BASE64_LINES.match(data)
     end = lines.end() if lines else 0
     rest = unbase64(data[end:])
-    is_readable = len(rest) >= _LEAST_READABLE and not BINARY.search(rest) and strict(rest, "utf-8")
+    is_readable = len(rest) >= _MIN_READABLE and not BINARY.search(rest) and strict(rest, "utf-8")
     end = len(data) if is_readable or _BASE64_LINE.search(data, end) else end
     content = unbase64(data[:end])
     one_case = data in (data.lower(), data.upper())  # such as a line of x, or a checksum
@@ -492,7 +492,7 @@ def parse_message_tree(message: bytes) -> Part:
     tree = _PARSER.parsebytes(block, headersonly=True)
     is_container = part_type(tree).is_container
     data = block + b"\n" + body if is_container else block
-    is_large = data.count(b"\n") > _MOST_LINES or data.count(b"\n--") > _MOST_PARTS
+    is_large = data.count(b"\n") > _MAX_LINES or data.count(b"\n--") > _MAX_PARTS
     if (is_container and is_large) or _ENDLESS_PARAMETERS.search(data):
         del tree["content-type"], tree["content-disposition"]
     elif is_container:
@@ -510,7 +510,7 @@ def parse_message_tree(message: bytes) -> Part:
     return tree
 
 
-def message_in(part: Part, message: Part) -> Part:
+def embedded_message(part: Part, message: Part) -> Part:
     """Return the message in a part, decoded: `email` ignores the part's transfer encoding."""
     encoding = encoding_of(part)
     if message.is_multipart() or (message.keys() and encoding != "quoted-printable"):
@@ -520,11 +520,11 @@ def message_in(part: Part, message: Part) -> Part:
     lines = "".join(f"{name}: {value}\n" for name, value in message.raw_items())
     del message[_ENCODING]
     data = (lines + "\n" * (not is_torn)).encode("ascii", "surrogateescape")
-    data = decoded(data + part_bytes(message), encoding, is_text=False)
+    data = decode_content(data + part_bytes(message), encoding, is_text=False)
     return parse_message_tree(data)
 
 
-def children(part: Part) -> list[Part]:
+def child_parts(part: Part) -> list[Part]:
     """Return the parts of a container."""
     payload = part.get_payload()
     return [child for child in payload if isinstance(child, Message)] if part.is_multipart() else []

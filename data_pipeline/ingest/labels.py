@@ -19,8 +19,8 @@ PROGRAMS = toml_table(__package__, "programs.toml")
 _NAMES: dict[str, str] = PROGRAMS["names"]
 _NAME_OF = {word.replace("_", " "): name for name, text in _NAMES.items() for word in text.split()}
 _FLAGS, _IMAP, _STATUS, _BITS = (PROGRAMS[each] for each in ("maildir", "imap", "status", "bits"))
-_LONGEST = 100  # characters of a label
-_MOST = 50
+_MAX_CHARS = 100  # characters of a label
+_MAX_LABELS = 50
 
 _FOLDERS = frozenset({"spam", "trash", "drafts", "sent", "inbox"})
 _ENDING = re.compile(r"(?:-\d{1,9})?(?:\.(?:mbox|mbx|sbd|gz|bz2|xz))+$", re.IGNORECASE)
@@ -34,7 +34,7 @@ _SHIFTED = re.compile(r"&([\w+,/]*+)-", re.ASCII)
 def label(name: str) -> str:
     """Return the one name of a label or a folder."""
     # File names on a Mac have letters and accents as separate characters.
-    plain = unicodedata.normalize("NFC", " ".join(visible(name).split())[:_LONGEST])
+    plain = unicodedata.normalize("NFC", " ".join(visible(name).split())[:_MAX_CHARS])
     return _NAME_OF.get(plain.lower().replace("_", " "), plain)
 
 
@@ -55,7 +55,7 @@ def of_maildir(folder: str, file: str) -> tuple[str, ...]:
     """Return the labels of a message: its folder (separated by "/" or "."), new, and its flags."""
     path, _, kind = folder.rpartition("/")
     path = _TOP.sub("", path.replace(".directory/", "/"))  # KMail's
-    place = words_of(path.strip("./").replace("/.", "/").replace(".", "/")) or "inbox"
+    place = decode_folder(path.strip("./").replace("/.", "/").replace(".", "/")) or "inbox"
     leaf = label(place.rpartition("/")[2])
     labels = [leaf if leaf in _FOLDERS else label(place), *_below(place.split("/"))]
     # On file systems without ":" in names, "!" or ";" replaces it.
@@ -87,7 +87,7 @@ def of_path(name: str) -> tuple[str, ...]:
     return in_order([*folders[-1:], *_below(_ENDING.sub("", part) for part in name.split("/"))])
 
 
-def words_of(folder: str) -> str:
+def decode_folder(folder: str) -> str:
     """Return a folder's name decoded from modified UTF-7 (RFC 3501), if it is that."""
 
     def unshifted(match: "re.Match[str]") -> str:
@@ -109,4 +109,4 @@ def of_flags(program: str, flags: int) -> list[str]:
 
 def in_order(labels: list[str]) -> tuple[str, ...]:
     """Return the labels sorted, without repeats."""
-    return tuple(sorted({each for each in labels if each}))[:_MOST]
+    return tuple(sorted({each for each in labels if each}))[:_MAX_LABELS]

@@ -23,7 +23,7 @@ _MIME_FIELD = re.compile(r"^(?:content-[\w-]+|mime-version):.*\n(?:[ \t].*\n)*",
 _TABLE, _INNER = "__properties_version1.0", "__substg1.0_3701000D/"
 
 
-def message_of(data: bytes) -> bytes:
+def convert_msg(data: bytes) -> bytes:
     """Return the message of a .msg file. Raises any exception if the file is damaged."""
     with olefile.OleFileIO(io.BytesIO(data)) as file:
         streams = {"/".join(path): file.openstream(path).read() for path in file.listdir()}

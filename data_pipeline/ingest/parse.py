@@ -37,8 +37,8 @@ from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import ParsedEmail, RawMessage, Skipped
 
 # Bytes of a text that are read, and characters of a mail that are stored.
-_LARGEST_TEXT, MOST_CHARS = 6_000_000, 2_000_000
-REST = f"\n[Longer than {MOST_CHARS:,} characters: the rest is left out]"
+_LARGEST_TEXT, MAX_TEXT_CHARS = 6_000_000, 2_000_000
+REST = f"\n[Longer than {MAX_TEXT_CHARS:,} characters: the rest is left out]"
 
 # ---- HTML mail as readable text, and telling HTML from text that only mentions tags.
 
@@ -66,7 +66,7 @@ _DOCUMENT_START = re.compile(
 )
 _INNER_START = re.compile(r"^[ \t]*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.MULTILINE)
 # Minimum tags of a document inside a text; minimum tags, and their share, of a text made of tags.
-_INNER_TAGS, _LEAST_TAGS, _TAG_SHARE = 20, 5, 0.4
+_INNER_TAGS, _MIN_TAGS, _TAG_SHARE = 20, 5, 0.4
 _LINES_PER_BLOCK = 4
 
 
@@ -87,7 +87,7 @@ def _without_html(text: str) -> str:
     """Make the HTML in a text declared plain readable: a text that starts as a document, a whole
     document (`<html>` at a line's start, at least 20 tags) inside one, or a text of which 40 % are
     tags. Links alone don't count: AOL wrote those into plain text."""
-    if text.count("<") < _LEAST_TAGS:
+    if text.count("<") < _MIN_TAGS:
         return text
     if _DOCUMENT_START.match(text):
         return _converted(text, 0)
@@ -97,7 +97,7 @@ def _without_html(text: str) -> str:
     tags = list(_TAG.finditer(text))
     others = sum(1 for tag in tags if not _LINK.match(tag[0]))
     length = sum(tag.end() - tag.start() for tag in tags)
-    if others < _LEAST_TAGS or length < _TAG_SHARE * len(text):
+    if others < _MIN_TAGS or length < _TAG_SHARE * len(text):
         return text
     return _converted(text, tags[0].start())
 
@@ -186,7 +186,7 @@ class PlainMessage(NamedTuple):
 
 def plain_message(data: bytes) -> PlainMessage | None:
     """Return the message if it is well formed and its body is one text, else None."""
-    block, body = head.cut(data)
+    block, body = head.split_at_blank(data)
     if len(block) > _LARGEST_BLOCK or not _WELL_FORMED.fullmatch(block):
         return None
     headers = Headers(_FIELD.findall(block.decode("ascii", "surrogateescape")))
@@ -197,7 +197,7 @@ def plain_message(data: bytes) -> PlainMessage | None:
     kind = head.declared_type(content_type)
     if not kind.is_text or kind.is_container or encoding not in _SIMPLE_ENCODINGS:
         return None
-    body = head.decoded(body, encoding)
+    body = head.decode_content(body, encoding)
     if b"begin " in body and _UUENCODED.search(body):
         return None
     if not block.isascii():
@@ -322,7 +322,7 @@ def _unflowed(text: str, is_delsp: bool) -> str:
 
 
 def _cut(text: str) -> str:
-    return text[: MOST_CHARS - len(REST)] + REST if len(text) > MOST_CHARS else text
+    return text[: MAX_TEXT_CHARS - len(REST)] + REST if len(text) > MAX_TEXT_CHARS else text
 
 
 def plain_text(text: str) -> str:
@@ -344,7 +344,7 @@ def _texts(
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind in _MESSAGES:
             texts = []
-            for inner in map(partial(head.message_in, part), head.children(part)):
+            for inner in map(partial(head.embedded_message, part), head.child_parts(part)):
                 subject = decode_words(Headers(inner.raw_items()).first("subject"))
                 lines = _texts(inner, attachments, depth + 1)
                 texts.append("\n".join([f"[Attached message: {subject}]", *lines]))
@@ -352,13 +352,13 @@ def _texts(
         if kind.kind.startswith("multipart/"):
             parts = [
                 (head.part_type(child), _texts(child, attachments, depth + 1, is_message=False))
-                for child in head.children(part)
+                for child in head.child_parts(part)
             ]
             if kind.kind == "multipart/alternative":
                 return _chosen_texts([each for each in parts if each[1]])
             return [text for _, texts in parts for text in texts]
         if kind.kind.endswith(("status", "notification", "report")):
-            fields = (field for child in head.children(part) for field in child.items())
+            fields = (field for child in head.child_parts(part) for field in child.items())
             return ["\n".join(f"{name}: {decode_words(str(value))}" for name, value in fields)]
     elif kind.is_text and not part.is_multipart():
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
@@ -366,8 +366,8 @@ def _texts(
         is_file = form_of(AttachedFile("", kind.kind, data)) in (*READ, PICTURE)
         is_named = disposition.startswith("attachment") or head.file_name(part)
         if not is_file and (is_message or not is_named):
-            attachments += map(_uuencoded, islice(_UUENCODED.finditer(data), _MOST_FILES))
-            text = leaf_text(_UUENCODED.sub(b"", data, _MOST_FILES), kind)
+            attachments += map(_uuencoded, islice(_UUENCODED.finditer(data), _MAX_FILES))
+            text = leaf_text(_UUENCODED.sub(b"", data, _MAX_FILES), kind)
             return [text] if text else []
     attachments.append(_attachment(part, kind))
     return []
@@ -423,14 +423,14 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
         form = form_of(file) if file else ""
         if file and form in PACKED and (mime := read(file, extractor.ask, leaf_text)[0]):
             packed = head.parse_message_tree(mime.encode("latin-1"))
-            body, *others = head.children(packed) or [packed]
+            body, *others = head.child_parts(packed) or [packed]
             words = set(" ".join(_texts(tree, [])).split())
             if others and words.issuperset(" ".join(_texts(body, [])).split()):
                 packed.set_payload([*others])
             del part["content-type"]
             part["content-type"] = PACKED[form]
             part.set_payload([packed])
-        parts += [(child, depth + 1) for child in head.children(part) if depth < _DEEPEST_PART]
+        parts += [(child, depth + 1) for child in head.child_parts(part) if depth < _DEEPEST_PART]
 
 
 # ---- The message.
@@ -438,9 +438,9 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD, _LONGEST_LIST = 40, 300
 _MANY = 20  # as many invisible characters, or more, are reported
-_MOST_FILES = 1_000  # attachments of a mail
+_MAX_FILES = 1_000  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
-_MOST_REFERENCES = 30
+_MAX_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
 
 _USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
@@ -506,7 +506,7 @@ def _parse_message(
         return raw.fault._replace(source=source)
     if not raw.data or raw.data.isspace():
         return Skipped(source, "empty", f"{len(raw.data):,} bytes")
-    data = outlook.message_of(raw.data) if raw.data.startswith(outlook.MAGIC) else raw.data
+    data = outlook.convert_msg(raw.data) if raw.data.startswith(outlook.MAGIC) else raw.data
     headers, body, files = plain_message(data) or message_by_email(data, extractor)
     if not any(name in headers for name in ("from", "to", "date", "message-id", "subject")):
         return Skipped(source, "not-mail", "no From, To, Date, Message-ID or Subject")
@@ -514,11 +514,11 @@ def _parse_message(
     if raw.in_mbox:
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
-    readings = [_reading(file, extractor) for file in files[:_MOST_FILES]] if extractor else []
+    readings = [_reading(file, extractor) for file in files[:_MAX_FILES]] if extractor else []
     place = {"labels": labels, "junk": not LEFT_OUT.isdisjoint(labels), "gmail_thread": thread}
     place["owner"] = raw.owner
     attached = _cut("".join(text for _, text in readings))
-    stored = tuple(file for file, _ in readings) or tuple(files[:_MOST_FILES])
+    stored = tuple(file for file, _ in readings) or tuple(files[:_MAX_FILES])
     date = raw.envelope_date
     return compose(source, headers, body, date, attached=attached, files=stored, **place)
 
@@ -573,7 +573,7 @@ def compose(
     mailing_list = " ".join(decode_words(headers.first(name)) for name in ("list-id", "list-post"))
     mailing_list = " ".join(visible(mailing_list).replace("mailto:", "").split())[:_LONGEST_LIST]
     ids = " ".join(map(headers.first, ("references", "in-reply-to")))
-    references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]
+    references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MAX_REFERENCES:]
     delivered = head.mailboxes(map(headers.first, ("delivered-to", "x-original-to", "envelope-to")))
     delivered_to = next((box.address for box in delivered if box.address), "")
     return ParsedEmail(

@@ -117,7 +117,7 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
         elif part and (_DELIVERED.search(name) or _is_maildir(path / (part[1] or ""))):
             yield _maildir_message(place, name, part)
         else:
-            with _opened(place) as stream:
+            with _open_mail(place) as stream:
                 form = (kind if place == path else None) or _kind_of(name, stream)
                 labels = of_path(top + name)
                 if form == "pst":
@@ -128,7 +128,7 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
                     yield _read_emlx(name, stream, labels, place)
                 elif form == "mail":
                     if isinstance(place, Path) and place.name.isdigit():
-                        labels = in_order([*labels, *_of_sequences(place.parent)[place.name]])
+                        labels = in_order([*labels, *_sequence_labels(place.parent)[place.name]])
                     yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1), labels=labels)
                 else:
                     is_packed = place != path and name.lower().endswith(archives.ARCHIVES)
@@ -136,7 +136,7 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
 
 
 @contextmanager
-def _opened(place: Path | BufferedReader) -> Iterator[BufferedReader]:
+def _open_mail(place: Path | BufferedReader) -> Iterator[BufferedReader]:
     """Open a file of mail, without its byte order mark and with LF for an old Mac's CR."""
     with archives.decompressed(place) if isinstance(place, Path) else nullcontext(place) as stream:
         if stream.peek(3).startswith(codecs.BOM_UTF8):
@@ -190,7 +190,7 @@ def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str
     renamed = (file for file in files if INFO.split(encodable(file.name))[0] == unique)
     for now in itertools.chain([place], renamed):
         # Dovecot can compress its files.
-        with suppress(FileNotFoundError), _opened(now) as stream:
+        with suppress(FileNotFoundError), _open_mail(now) as stream:
             folder, file = now.parts[-2:] if isinstance(now, Path) else (part[2], name)
             labels = of_maildir(f"{part[1] or ''}/{folder}", encodable(file))
             return RawMessage(source, stream.read(LARGEST_MESSAGE + 1), labels=labels)
@@ -198,7 +198,7 @@ def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str
 
 
 @lru_cache(maxsize=1)
-def _of_sequences(folder: Path) -> dict[str, list[str]]:
+def _sequence_labels(folder: Path) -> dict[str, list[str]]:
     """Return the labels by number in MH's file of sequences, such as "unseen: 1-3 7"."""
     labels, file = defaultdict[str, list[str]](list), folder / ".mh_sequences"
     text = archives.head_of(file, _HEAD).decode("utf-8", "replace") if file.is_file() else ""
@@ -293,7 +293,7 @@ _NOTES = b"\nX-IMAP", b"\nSubject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL 
 
 def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> Iterator[RawMessage]:
     """Yield the messages of a file. `source` is "<file name>#<number>"."""
-    for number, (separator, data) in enumerate(_pieces(stream), start=1):
+    for number, (separator, data) in enumerate(_split_mbox(stream), start=1):
         source = f"{name}#{number}"
         if number == 1 and all(note in b"\n" + data[:2000] for note in _NOTES):
             yield RawMessage(source, b"", fault=_FAULTS["notes"])
@@ -308,7 +308,7 @@ def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> It
         yield RawMessage(source, _QUOTED.sub(rb"\1", data), sent, labels, in_mbox=True)
 
 
-def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
+def _split_mbox(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
     """Yield the From_ line ("" before the first one) and the quoted bytes of each message."""
     separator, data, before = b"", bytearray(), b"\n"
     ahead = deque[bytes]()
@@ -330,7 +330,7 @@ def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
                 if block[0].startswith(b"From "):
                     ahead.popleft()
                 if is_counted:
-                    is_counted, stream = _counted(stream, ahead, data)
+                    is_counted, stream = _take_counted(stream, ahead, data)
         if len(data) <= LARGEST_MESSAGE:
             data += line
         # In MMDF only the first line can be a From_ line.
@@ -339,7 +339,7 @@ def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
         yield separator, bytes(data)
 
 
-def _counted(
+def _take_counted(
     stream: BufferedReader, ahead: deque[bytes], data: bytearray
 ) -> tuple[bool, BufferedReader]:
     """Move the headers `ahead` and a body of their Content-Length (mboxcl) to `data`, if the next
@@ -419,10 +419,10 @@ def _read_huggingface(path: Path) -> Iterator[RawMessage]:
             why = f"{path} lacks the columns {', '.join(missing)}"
             raise UserError(f"{why}: it needs the shape of corbt/enron-emails")
         source = str(row.get("file_name") or f"{name}#{number}")
-        yield RawMessage(source, message_of(row))
+        yield RawMessage(source, row_message(row))
 
 
-def message_of(row: Mapping[str, Any]) -> bytes:
+def row_message(row: Mapping[str, Any]) -> bytes:
     """Return the message that a row of a data set holds in columns."""
     lines = []
     for name in ("message_id", "subject", "from", "to", "cc", "bcc", "date"):
@@ -504,7 +504,7 @@ def detect(path_or_id: str) -> Format:
         for name, place in itertools.islice(archives.files(path), _MAX_FILES):
             if isinstance(place, str):
                 continue
-            with _opened(place) as stream:
+            with _open_mail(place) as stream:
                 head = stream.peek(_HEAD)[:_HEAD]
                 kind = _kind_of(name, stream)
             if isinstance(place, Path) and head.startswith(_PARQUET_MAGIC):

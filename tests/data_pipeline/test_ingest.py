@@ -168,11 +168,11 @@ def test_any_order_and_split(tmp_path_factory: pytest.TempPathFactory, data: st.
 def test_workers_equal_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [
         raw(f"<{n}@t>", subject=f"Subject {n % 700}", body=f"Body of {n % 900}.")
-        for n in range(batch.WORTH_WORKERS)
+        for n in range(batch.MIN_FOR_WORKERS)
     ]
     with mock.patch.object(batch, "map_in_workers", wraps=batch.map_in_workers) as pool:
         make_inbox(tmp_path / "workers.duckdb", messages, ANY_ID)
-        monkeypatch.setattr(batch, "WORTH_WORKERS", len(messages) + 1)
+        monkeypatch.setattr(batch, "MIN_FOR_WORKERS", len(messages) + 1)
         make_inbox(tmp_path / "single.duckdb", messages, ANY_ID)
     assert pool.call_count == 1
     assert contents(tmp_path / "workers.duckdb") == contents(tmp_path / "single.duckdb")
@@ -541,7 +541,7 @@ def test_large_mails_are_ingested_in_bounded_memory(process: Process, tmp_path: 
 
 
 def test_tasks_wait_for_others_above_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "_MOST_HELD", 100)
+    monkeypatch.setattr(batch, "_MAX_IN_FLIGHT", 100)
     started: list[int] = []
     tasks = (started.append(size) or size for size in [60, 30, 20, 500, 10, 10])  # type: ignore[func-returns-value]
     ended = 0

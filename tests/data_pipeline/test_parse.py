@@ -342,7 +342,7 @@ def test_large_mails_are_stored_in_bounded_memory_and_time(name: str) -> None:
     [skipped], [body], seconds, kilobytes = result
     assert seconds < records.CPU_SECONDS and kilobytes < 500_000
     assert (skipped["source"], skipped["stage"], skipped["reason"]) == ("large", "cut", "long-text")
-    assert len(body) <= parse.MOST_CHARS + 100 and "rest is left out" in body
+    assert len(body) <= parse.MAX_TEXT_CHARS + 100 and "rest is left out" in body
 
 
 def test_a_mail_that_takes_too_much_memory_is_quarantined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,7 +350,7 @@ def test_a_mail_that_takes_too_much_memory_is_quarantined(monkeypatch: pytest.Mo
     data = HEADS + b"\n" + b"long " * 9_000_000
     assert rejected(RawMessage("large", data)) == "too-much-memory"
     monkeypatch.undo()
-    assert len(body_of(data)) == parse.MOST_CHARS
+    assert len(body_of(data)) == parse.MAX_TEXT_CHARS
 
 
 def test_indexing_counts_towards_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,7 +284,7 @@ def test_a_trademark_sign_and_a_fraction_end_a_word() -> None:
 
 def test_a_common_word_finds_a_long_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Its score rounds to nothing; that is not the same as lacking the word.
-    monkeypatch.setattr(batch, "WORTH_WORKERS", 10_000)
+    monkeypatch.setattr(batch, "MIN_FOR_WORKERS", 10_000)
     few = {"subject": "", "sender": "a@t.example"}
     short = [raw(f"<{n}@t>", body=f"budget {n}", **few) for n in range(1700)]
     long = raw("<long@t>", subject="", body="budget " + "word " * 30_000)

@@ -88,7 +88,7 @@ def test_batches_keep_threads_whole(drawn_of: list[Mail], count: int, seed: int)
         mail.email_id: generate.recent(thread) for thread in threads_of(once) for mail in thread
     }
     for batch in batches:
-        assert generate.LEAST_MAILS <= len(batch) <= generate.BATCH_MAILS
+        assert generate.MIN_BATCH_MAILS <= len(batch) <= generate.BATCH_MAILS
         assert batch == sorted(batch)
         assert batch[-1].sent_at - batch[0].sent_at <= generate.SPANS[-1]
         for mail in batch:
