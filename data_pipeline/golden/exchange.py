@@ -218,6 +218,6 @@ def card(golden: golden_set.GoldenSet) -> str:
         db=manifest.get("db") or {},
         writers=[(model, count) for model, count in sorted(writers.items()) if model],
         synthetic=set(writers) == {"synthetic"},
-        taken={name: steps[name] for name in golden_set.STEPS if name in steps},
+        steps={name: steps[name] for name in golden_set.STEPS if name in steps},
     )  # fmt: skip
     return f"{text.rstrip()}\n"

@@ -1,11 +1,11 @@
--- The statements of the golden set, each behind its name. An earlier one stands in a later one by its name.
+-- The statements of the golden set, each after its name. A later one may include an earlier one by its name.
 
 -- The mail of the inbox of an address.
 -- name: own_mail
 FROM emails SEMI JOIN mail_of(?, false) USING (email_id)
 
--- The mails that questions cite, by the addresses of their inboxes and the cited ids: the stored id, when it was
--- sent, the digest of its content, whether it is that inbox's, and its body.
+-- The mails that questions cite, by the addresses of their inboxes and the cited ids: stored id, time, digest of
+-- the content, whether the mail is in that inbox, and body.
 -- name: cited
 WITH cited AS (SELECT unnest(?::VARCHAR[]) AS address, unnest(?::VARCHAR[]) AS message_id),
 ids AS (
@@ -20,7 +20,7 @@ FROM cited JOIN addresses USING (address) JOIN ids USING (message_id)
     JOIN emails USING (email_id)
 ORDER BY address, cited.message_id, own DESC, preference, email_id
 
--- The largest inboxes and their names: those of a file's owners, or else of who writes and gets mail.
+-- The largest inboxes and their names: those of a file's owners, or else of people who send and receive mail.
 -- name: persons
 SELECT address, any_value(names)
 FROM (SELECT * FROM addresses WHERE emails >= ?) JOIN parties USING (address_id)
@@ -32,8 +32,8 @@ HAVING len(?) > 0 OR (
 )
 ORDER BY any_value(emails) DESC, address
 
--- The mail of the inbox of an address that may be drawn, with the others in it: by its message id nothing but this mail
--- is meant, it has a date, and its length is between two.
+-- The mails of an address's inbox that may be drawn, with the ids of their other people: the message id is unique, there
+-- is a date, and the length is between two limits.
 -- name: drawable
 SELECT email_id, message_id, sent_at, subject, content_digest, body, (
     SELECT coalesce(list(DISTINCT address_id ORDER BY address_id), [])
@@ -49,7 +49,7 @@ ORDER BY email_id
 SELECT from_name FROM emails WHERE from_address = ? AND from_name <> ''
 GROUP BY from_name ORDER BY count(*) DESC, from_name LIMIT 1
 
--- The contents, of these, that inboxes of these addresses hold, each with the first of them.
+-- Those of the given contents that inboxes of the given addresses hold, each with the first address.
 -- name: holders
 SELECT lower(hex(content_digest)) AS content, 'in the test inbox ' || min(address)
 FROM emails JOIN parties USING (email_id) JOIN addresses USING (address_id)

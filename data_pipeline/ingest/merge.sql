@@ -1,9 +1,9 @@
 -- From all copies to one mail each, in an order that does not depend on how they were read.
 -- Every choice below is a minimum over the copies, so it comes out the same for any order of
 -- reading and for any division over several runs. Copies have the same sender and recipients, and
--- the same owner if they were imported for one: what is outside an inbox changes nothing in it.
+-- the same owner if they were imported for one: mail outside an inbox doesn't change it.
 
--- Copies under any id join by what they say; others need the same id as well, or the id of one of the former.
+-- Copies under any id join by content; others also need the same id, or the id of one of the former.
 CREATE TEMP TABLE known_ids AS
 SELECT DISTINCT copy_digest, message_id, owner FROM staging.mails WHERE any_id
 UNION SELECT copy_digest, message_id, owner FROM staging.old_copies WHERE any_id;

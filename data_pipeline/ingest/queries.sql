@@ -1,6 +1,6 @@
--- The shorter statements of a build, each behind its name. The longer ones have files of their own.
+-- The shorter statements of a build, each after its name. The longer ones have their own files.
 
--- The first and last mails of each part of a file: a part's texts take so many bytes.
+-- The first and last mails of each part of a file: the texts of a part take about the given number of bytes.
 -- name: parts
 SELECT min(email_id), max(email_id)
 FROM (
@@ -31,8 +31,8 @@ FROM old.aliases AS a JOIN old.emails USING (email_id) LEFT JOIN old.owners USIN
 INSERT INTO staging.skipped FROM old.skipped;
 INSERT INTO staging.files FROM old.files;
 
--- The addresses of most of the new mails: to which it was delivered, as servers note it, and those of
--- its senders and recipients.
+-- The addresses of most of the new mails: those that servers delivered to, or those of senders and
+-- recipients.
 -- name: delivered
 SELECT row, delivered_to AS address FROM staging.mails
 
@@ -47,7 +47,7 @@ FROM ($source)
 WHERE address <> '' AND row >= $first
 GROUP BY address ORDER BY mails DESC, address LIMIT 3
 
--- What a complete file says of itself.
+-- The metadata of a complete file.
 -- name: meta
 INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?), ('digest', (
     SELECT md5(coalesce(string_agg(md5(concat_ws(
