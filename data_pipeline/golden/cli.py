@@ -147,7 +147,7 @@ def import_command(
 
     Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
     rejected with the reason."""
-    is_path = source not in SHIPPED and Path(source).exists()  # a path says nothing to others
+    is_path = source not in SHIPPED and Path(source).exists()  # record no private path
     name = Path(source).resolve().name if is_path else source
     with _step("import", out, db, as_json=as_json, source=name) as (file, golden, _):
         exchange.import_rows(file, golden, list(read_rows(source)), name)

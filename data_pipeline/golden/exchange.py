@@ -88,7 +88,7 @@ def _parse_row(row: RawRow, source: str, number: int) -> Question | golden_set.R
         golden_set.check_bounds(question.question, question.answer, question.how_realistic)
         texts = f"{question.question}\n{question.answer or ''}"
         if visible(texts) != texts or without_markup(texts) != texts:
-            raise ValueError("it holds control tokens of models, or characters that nobody sees")
+            raise ValueError("it holds control tokens of models, or invisible characters")
         if _is_deep(question.provenance):
             raise ValueError(f"provenance: it is nested deeper than {_MAX_LEVELS} levels")
     except ValueError as error:

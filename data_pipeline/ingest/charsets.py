@@ -16,7 +16,7 @@ from art_e.text import toml_table
 
 SPELLINGS: dict[str, dict[str, str]] = toml_table(__package__, "spellings.toml")
 _MISSPELLED = [(re.compile(form), name) for form, name in SPELLINGS["misspelled"].items()]
-_UNPROVEN = ("", "ascii", "utf-8", "cp1252")  # they prove nothing: on all Western mail
+_UNPROVEN = ("", "ascii", "utf-8", "cp1252")  # labels of all Western mail, so no evidence
 _ESCAPED = re.compile(r"iso2022|hz|utf-7")  # seven-bit: ASCII bytes stand for others
 _SEVERAL_BYTES = re.compile(r"gb|big5|cp9|cp874|euc|shift|johab")
 
@@ -139,9 +139,9 @@ def _by_evidence(data: bytes, declared: str, nearby: str) -> str:
     lost = len(data) - len(readable) - valid
     if lost > (valid * 2 if declared == "utf-8" else valid / 3):
         is_latin = sum(map(len, _HIGH_RUN.findall(data))) * 3 < len(data.translate(None, _ASCII))
-        beside = codec_of(nearby)
-        if not is_latin or "cp1252" not in (declared, beside):
-            text = _as_labelled(data, beside) or _as_labelled(data, _detected(data, is_latin))
+        near_codec = codec_of(nearby)
+        if not is_latin or "cp1252" not in (declared, near_codec):
+            text = _as_labelled(data, near_codec) or _as_labelled(data, _detected(data, is_latin))
             if text:
                 return text
     return _repaired(data)

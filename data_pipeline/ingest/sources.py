@@ -77,7 +77,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage]:  # noqa: A00
     return messages_of(path, *_READERS[format])
 
 
-def messages_of(path: str, read: Reader, nothing: str) -> Iterator[RawMessage]:
+def messages_of(path: str, read: Reader, content: str) -> Iterator[RawMessage]:
     """Yield the messages that `read` finds in `path`. Raises `UserError` if none, or for damage."""
     is_empty = True
     with reading(path):
@@ -85,7 +85,7 @@ def messages_of(path: str, read: Reader, nothing: str) -> Iterator[RawMessage]:
             is_empty = is_empty and not message.is_mail
             yield message
     if is_empty:
-        raise UserError(f"{encodable(path)} holds no {nothing}")
+        raise UserError(f"{encodable(path)} holds no {content}")
 
 
 def _check_there(path: str) -> None:
@@ -222,8 +222,8 @@ def _read_emlx(
         labels = in_order([*labels, *of_flags("emlx", int(flags[1]))])
     if ".partial." not in name:
         return RawMessage(name, data[:size], labels=labels)
-    beside = place.parents[1] / "Attachments" if isinstance(place, Path) else Path(os.devnull)
-    message, lacks = _with_files(data[:size], beside / name.rpartition("/")[2].partition(".")[0])
+    folder = place.parents[1] / "Attachments" if isinstance(place, Path) else Path(os.devnull)
+    message, lacks = _with_files(data[:size], folder / name.rpartition("/")[2].partition(".")[0])
     return RawMessage(name, message, labels=labels, fault=_FAULTS["partial"] if lacks else None)
 
 
