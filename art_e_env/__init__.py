@@ -1,8 +1,7 @@
-"""The episode inside other libraries: tasks of Inspect and verifiers, and an environment of TRL.
+"""The episode in other libraries: tasks for Inspect and verifiers, and an environment for TRL.
 
-Each needs its library (extras `inspect`, `verifiers`, `train`), so nothing is imported before it
-is asked for. verifiers looks its classes up in the module that the taskset id `art-e-env` names:
-this one.
+Each needs its library (extras `inspect`, `verifiers`, `train`), so imports are lazy. verifiers
+looks up its classes in the module of the taskset id `art-e-env`, which is this one.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
-"""The benchmark as a task of Inspect: its model or a policy of art-e answers, `Episode` runs the
-tools and decides the end, and the judge of `art-e eval run` gives the verdict.
+"""The benchmark as an Inspect task: Inspect's model or a policy of art-e answers, `Episode` runs
+the tools and ends the episode, and the judge of `art-e eval run` gives the verdict.
 
     inspect eval art_e/inbox_questions --model anthropic/NAME -T questions=golden -T db=FILE
 
-The model's provider receives mail text, and the log holds it; Inspect sends nothing elsewhere.
+Mail text goes to the model's provider and into the log; Inspect sends it nowhere else.
 """
 
 import json
@@ -34,10 +34,10 @@ from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
 from evals.judges import choose_judge
 from evals.metrics import HEADLINE, STEPS, ended_at
-from evals.scored import Scored, check_questions, judged
+from evals.scored import Scored, check_questions, judge_episode
 
-opened = cache(InboxFile)
-_SHOWN: TypeAdapter[model.ChatMessage] = TypeAdapter(model.ChatMessage)
+open_file = cache(InboxFile)
+_MESSAGE: TypeAdapter[model.ChatMessage] = TypeAdapter(model.ChatMessage)
 
 
 @task(name="art_e/inbox_questions")
@@ -49,37 +49,37 @@ def inbox_questions(
     policy: str | None = None,
     max_turns: int = DEFAULT_MAX_TURNS,
 ) -> Task:
-    """A golden set's questions; the options are those of `art-e eval run`."""
+    """Ask the questions of a golden set, with the options of `art-e eval run`."""
     try:
-        asked = load_questions(questions, split)
-        check_questions(asked, opened(Path(db)))
-        asks, scores = episode(db, policy, max_turns), verdict(db, judge)
+        items = load_questions(questions, split)
+        check_questions(items, open_file(Path(db)))
+        solve, score = episode(db, policy, max_turns), verdict(db, judge)
     except UserError as error:
         raise PrerequisiteError(str(error)) from None
     return Task(
         [
-            Sample(each.question, target=each.answer or "", id=each.id, metadata=each.to_row())
-            for each in asked
+            Sample(item.question, target=item.answer or "", id=item.id, metadata=item.to_row())
+            for item in items
         ],
-        solver=asks,
-        scorer=scores,
+        solver=solve,
+        scorer=score,
         config=model.GenerateConfig(temperature=0),
-        # The viewer shows mail as plain text.
+        # Make the viewer show mail as plain text.
         viewer=ViewerConfig(trust_content=False),
     )
 
 
 @solver
 def episode(db: str, policy: str | None, max_turns: int) -> Solver:
-    """Runs a question's episode and stores its trajectory."""
+    """Run a question's episode and store its trajectory."""
     chosen = None if policy is None else Model(full_name(policy)).policy()
 
     async def solve(state: TaskState, _: Generate) -> TaskState:
         question = Question.from_row(state.metadata)
-        run = Episode(opened(Path(db)).inbox_of(question), question, max_turns=max_turns)
+        run = Episode(open_file(Path(db)).inbox_of(question), question, max_turns=max_turns)
         state.messages = []
         trajectory = await run_episode(run, chosen or InspectPolicy(state), state.uuid)
-        _show(trajectory.messages, state)
+        _add_messages(trajectory.messages, state)
         if trajectory.error is not None:
             raise RuntimeError(trajectory.error["message"])
         state.store.set("trajectory", asdict(trajectory))
@@ -89,7 +89,7 @@ def episode(db: str, policy: str | None, max_turns: int) -> Solver:
 
 
 class InspectPolicy:
-    """Chooses the next message with Inspect's model; Inspect counts what its provider raises."""
+    """Calls Inspect's model; Inspect handles the errors of its provider."""
 
     settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
 
@@ -98,16 +98,16 @@ class InspectPolicy:
         self._state = state
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message, which joins the conversation as the provider sent it."""
-        _show(messages, self._state)
-        offered = [ToolInfo(**each["function"]) for each in tools]
-        output = await model.get_model().generate(self._state.messages, offered)
+        """Return the next message, and append it to Inspect's conversation as received."""
+        _add_messages(messages, self._state)
+        infos = [ToolInfo(**each["function"]) for each in tools]
+        output = await model.get_model().generate(self._state.messages, infos)
         self._state.output = output
         self._state.messages.append(output.message)
         calls = (
-            # Arguments that Inspect can't read are in its error.
-            ToolCall(each.id, each.function, each.parse_error or compact_json(each.arguments))
-            for each in output.message.tool_calls or ()
+            # If Inspect can't parse the arguments, its error quotes them.
+            ToolCall(call.id, call.function, call.parse_error or compact_json(call.arguments))
+            for call in output.message.tool_calls or ()
         )
         used = output.usage or model.ModelUsage()
         cached = used.input_tokens_cache_read or 0
@@ -116,27 +116,27 @@ class InspectPolicy:
         return PolicyStep(answer, usage, used.total_cost, output.time)
 
 
-def _show(messages: list[ChatMessage], state: TaskState) -> None:
-    """Add the messages of an episode that Inspect's conversation lacks."""
-    for each in sendable(messages[len(state.messages) :]):
-        for call in each.get("tool_calls", ()):
+def _add_messages(messages: list[ChatMessage], state: TaskState) -> None:
+    """Append the messages that Inspect's conversation lacks."""
+    for row in sendable(messages[len(state.messages) :]):
+        for call in row.get("tool_calls", ()):
             function = call.pop("function")
             call |= {"function": function["name"], "arguments": json.loads(function["arguments"])}
-        state.messages.append(_SHOWN.validate_python({**each, "content": each["content"] or ""}))
+        state.messages.append(_MESSAGE.validate_python({**row, "content": row["content"] or ""}))
 
 
 @scorer(metrics={each: [mean(), stderr(cluster="inbox_address")] for each in HEADLINE})
 def verdict(db: str, judge: str = "offline") -> Scorer:
-    """Scores as `art-e eval run`: accuracy on answerable and on other questions, each without the
-    other kind; hallucination and abstention over all."""
+    """Score as `art-e eval run`: accuracy on answerable questions, on unanswerable ones, and
+    hallucination and abstention on all."""
     chosen = choose_judge(judge)
 
     async def score(state: TaskState, _: Target) -> Score:
         question = Question.from_row(state.metadata)
         scored = Scored(question, Trajectory(**state.store.get("trajectory")))
-        scored = await judged(scored, [chosen], opened(Path(db)).inbox_of(question))
+        scored = await judge_episode(scored, [chosen], open_file(Path(db)).inbox_of(question))
         right = float(scored.correct)
-        # Inspect leaves out NaN.
+        # NaN, because Inspect leaves it out of means.
         accuracy = (right, math.nan) if question.answerable else (math.nan, right)
         values = (*accuracy, float(scored.wrong), float(scored.abstained))
         reasons = [f"{each['judge']}: {each['reason']}" for each in scored.verdicts]

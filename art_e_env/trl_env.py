@@ -1,11 +1,11 @@
-"""An episode as an environment of TRL's GRPOTrainer (`environment_factory`, experimental in 1.16).
+"""The episode as an environment of TRL's GRPOTrainer (`environment_factory`, experimental in 1.16).
 
     rows = question_rows("golden", "inbox.duckdb", split="train")
     GRPOTrainer(model, args=args, train_dataset=Dataset.from_list(rows),
                 environment_factory=lambda: InboxEpisode("inbox.duckdb"))
 
-TRL runs the loop: a message without a call ends an episode, and each call counts as a turn. What
-`art-e train grpo` adds (its own judges, recipes, validations, resuming) is not here.
+TRL runs the loop: a message without a call ends an episode, and each call counts as a turn. Only
+`art-e train grpo` has recipes, validations and resuming.
 """
 
 import json
@@ -19,32 +19,32 @@ from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ToolCall, compact_json, observation_json
 from art_e.question import Question, load_questions
 from evals.judges import choose_judge
-from evals.scored import Scored, check_questions, judged
+from evals.scored import Scored, check_questions, judge_episode
 from training.reward import RewardWeights
 from training.roller import paid
 
-opened = cache(InboxFile)
+open_file = cache(InboxFile)
 
 
 def question_rows(
     questions: str, db: str, *, split: str | None = None, max_turns: int = DEFAULT_MAX_TURNS
 ) -> list[dict[str, Any]]:
-    """The rows of a training set: the prompt of each question, and the question itself. Raises
-    `UserError` for questions that the inbox file does not fit."""
-    file = opened(Path(db))
-    asked = load_questions(questions, split)
-    check_questions(asked, file)
+    """Return the rows of a training set: the prompt of each question, and the question itself.
+    Raises `UserError` for questions that don't fit the inbox file."""
+    file = open_file(Path(db))
+    items = load_questions(questions, split)
+    check_questions(items, file)
     return [
         {
-            "prompt": Episode(file.inbox_of(each), each, max_turns=max_turns).messages,
-            "question": compact_json(each.to_row()),
+            "prompt": Episode(file.inbox_of(item), item, max_turns=max_turns).messages,
+            "question": compact_json(item.to_row()),
         }
-        for each in asked
+        for item in items
     ]
 
 
 class InboxEpisode:
-    """One question at a time over an inbox file, paid by `weights` for what `judge` says."""
+    """Episodes over an inbox file, one at a time, rewarded by `judge` and `weights`."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class InboxEpisode:
         weights: RewardWeights | None = None,
         max_turns: int = DEFAULT_MAX_TURNS,
     ) -> None:
-        self._file = opened(Path(db))
+        self._file = open_file(Path(db))
         self._judge, self._weights = choose_judge(judge), weights or RewardWeights()
         self._max_turns = max_turns
 
     def reset(self, **row: Any) -> None:
-        """Begin with the question of a row."""
+        """Start the episode of a row's question."""
         self._question = Question.from_row(json.loads(row["question"]))
         inbox = self._file.inbox_of(self._question)
         self._episode = Episode(inbox, self._question, max_turns=self._max_turns)
@@ -84,8 +84,8 @@ class InboxEpisode:
             sent_before: YYYY-MM-DD, that day excluded
             max_results: 1 to 10
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
-        return self._step("search_emails", given)
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        return self._step("search_emails", arguments)
 
     def read_email(self, message_id: str) -> str:
         """
@@ -107,12 +107,12 @@ class InboxEpisode:
         return self._step("return_final_answer", {"answer": answer, "sources": sources})
 
     async def get_reward(self) -> float | None:
-        """What the episode earned; None, which TRL leaves out, if the judge failed."""
+        """Return the episode's reward; None, which TRL leaves out, if the judge failed."""
         if not self._episode.done:
             self._episode.cut_off()
         trajectory = episode_record(self._episode, "trl", "trl", {})
         scored = Scored(self._question, trajectory)
-        scored = await judged(scored, [self._judge], self._episode.tools.inbox)
+        scored = await judge_episode(scored, [self._judge], self._episode.tools.inbox)
         reward = paid(self._weights, scored, self._episode.rubric).trajectory.reward
         return None if reward is None else float(reward["total"])
 

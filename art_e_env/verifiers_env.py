@@ -1,11 +1,11 @@
-"""The episode as an environment of verifiers (interface v1): its relayed model answers, `Episode`
-runs the tools and decides the end, and the judge of `art-e eval run` gives the reward.
+"""The episode as an environment of verifiers (interface v1): its model answers through a relay,
+`Episode` runs the tools and ends the episode, and the judge of `art-e eval run` gives the reward.
 
     vf-eval art-e-env --env.taskset.questions golden --env.taskset.db FILE \
         -m MODEL --client.base-url URL --client.api-key-var NAME
 
-The model's provider receives mail text, and traces hold it. verifiers uploads traces to Prime
-Intellect; here it does so only if PRIME_RUNS_MODE says "online".
+Mail text goes to the model's provider and into traces. verifiers uploads traces to Prime Intellect;
+here it does so only if PRIME_RUNS_MODE is "online".
 """
 
 import os
@@ -29,15 +29,15 @@ from art_e.privacy import redact
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
 from evals.judges import choose_judge
-from evals.scored import Scored, check_questions, judged
+from evals.scored import Scored, check_questions, judge_episode
 
 os.environ.setdefault("PRIME_RUNS_MODE", "disabled")
-opened = cache(InboxFile)
+open_file = cache(InboxFile)
 judge_named = cache(choose_judge)
 
 
 class ClientPolicy:
-    """Calls `model` through an OpenAI client of the caller, with its settings and retries."""
+    """Calls `model` through the caller's OpenAI client, with its settings and retries."""
 
     settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
 
@@ -46,7 +46,7 @@ class ClientPolicy:
         self._client = client
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The model's next message. Raises `PolicyError` for what the client raises."""
+        """Return the model's next message. Raises `PolicyError` for the client's errors."""
         request: Any = {"messages": sendable(messages), "tools": tools}
         try:
             answer = await self._client.chat.completions.create(model=self.model, **request)
@@ -57,7 +57,7 @@ class ClientPolicy:
 
 
 class InboxConfig(vf.TasksetConfig):
-    """The questions and how they are asked, as in `art-e eval run`."""
+    """The questions and options, as in `art-e eval run`."""
 
     questions: str = "golden"
     db: Path = Path("inbox.duckdb")
@@ -67,22 +67,22 @@ class InboxConfig(vf.TasksetConfig):
 
 
 class InboxData(vf.TaskData):
-    """A golden row, and how it is asked."""
+    """A row of the golden set, with the options."""
 
     question: dict[str, Any]
     asked: InboxConfig
 
 
 class InboxTask(vf.Task[InboxData]):
-    """A question: its episode, and the verdict on it."""
+    """A question, scored by the verdict on its episode."""
 
     @vf.reward
     async def verdict(self, task: InboxData, trace: vf.Trace) -> float:
-        """1 if right, -1 if wrong, 0 for an abstention that is wrong and for no answer."""
+        """Return 1 if right, -1 if wrong, and 0 for a wrong abstention or no answer."""
         question = Question.from_row(task.question)
         scored = Scored(question, Trajectory(**trace.info["trajectory"]))
-        inbox = opened(task.asked.db).inbox_of(question)
-        scored = await judged(scored, [judge_named(task.asked.judge)], inbox)
+        inbox = open_file(task.asked.db).inbox_of(question)
+        scored = await judge_episode(scored, [judge_named(task.asked.judge)], inbox)
         if scored.ended:
             trace.info["verdict"] = scored.trajectory.verdict
         if scored.unjudged:
@@ -97,29 +97,29 @@ class InboxTaskset(vf.Taskset[InboxTask, InboxConfig]):
     """The questions of a golden set."""
 
     def load(self) -> list[InboxTask]:
-        """One task a question."""
+        """Return a task per question."""
         try:
-            asked = load_questions(self.config.questions, self.config.split)
-            check_questions(asked, opened(self.config.db))
+            items = load_questions(self.config.questions, self.config.split)
+            check_questions(items, open_file(self.config.db))
         except UserError as error:
             raise SystemExit(str(error)) from None
         rows = (
-            {"id": each.id, "prompt": each.question, "question": each.to_row()} for each in asked
+            {"id": item.id, "prompt": item.question, "question": item.to_row()} for item in items
         )
         return [InboxTask(InboxData(**each, asked=self.config)) for each in rows]
 
 
 class EpisodeHarness(vf.Harness[vf.HarnessConfig]):
-    """Drives the episode in this process; nothing of the model's is executed."""
+    """Runs the episode in this process; it executes no code of the model."""
 
     EXECUTES_CODE = NEEDS_CONTAINER = False
 
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp: Any, data: Any
     ) -> vf.ProgramResult:
-        """Run the episode to its end, and keep its trajectory beside the trace's messages."""
+        """Run the episode to its end, and store its trajectory in the trace."""
         question = Question.from_row(data.question)
-        inbox = opened(data.asked.db).inbox_of(question)
+        inbox = open_file(data.asked.db).inbox_of(question)
         prompt, max_turns = data.system_prompt, data.asked.max_turns
         episode = Episode(inbox, question, max_turns=max_turns, system_prompt=prompt)
         async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:

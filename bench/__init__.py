@@ -1,1 +1,1 @@
-"""Measure the speed (`python -m bench`) and the tests (`bench.mutation`), draw the pictures."""
+"""Measure speed (`python -m bench`), tests (`bench.mutation`) and judges; draw the pictures."""

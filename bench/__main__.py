@@ -1,10 +1,9 @@
-"""All benchmarks, or those named: `make bench`.
+"""Run all benchmarks, or the named ones: `make bench`.
 
     python -m bench [search|ingest|episode|startup]... [--size 5000]... [--archive FILE]
 
-Search runs in every world, ingest on every archive of at most 60,000 mails; the episode and whole
-processes on the real archive if there is one, else on the largest world. Results go to runs/bench/
-as JSON and PNG.
+Search runs in every world, ingest on every archive of at most 60,000 mails, the others on the real
+archive if there is one, or else on the largest world. Results go to runs/bench/ as JSON and PNG.
 """
 
 import argparse
@@ -21,13 +20,13 @@ from bench.worlds import make_world, synthetic_archive
 
 OUT = Path("runs/bench")
 ARCHIVE_NAME = "enron-maildir.tar.xz"
-# Small enough for everything in about a minute.
+# All benchmarks take about a minute.
 DEFAULT_SIZE = 5_000
 NAMES = ("search", "ingest", "episode", "startup")
 
 
 def parse_options() -> argparse.Namespace:
-    """The options of the command line, with their defaults."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("names", nargs="*", help=f"{', '.join(NAMES)} (default: all)")
     size_help = f"mails of a synthetic world; may be repeated (default {DEFAULT_SIZE:,})"
@@ -45,7 +44,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def run_all(options: argparse.Namespace, folder: Path) -> Iterator[Result]:
-    """The results of the chosen benchmarks, one by one."""
+    """Yield the results of the chosen benchmarks."""
     sources = {f"synthetic-{size}": [f"synthetic:{size}"] for size in options.size}
     if options.archive is not None:
         sources = {REAL_ARCHIVE: [str(options.archive), "--format", "enron"], **sources}
@@ -66,7 +65,7 @@ def run_all(options: argparse.Namespace, folder: Path) -> Iterator[Result]:
 
 
 def main() -> None:
-    """Run, show, write."""
+    """Run the benchmarks, print the results and write them to files."""
     options = parse_options()
     machine = machine_facts()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""docs/commands.md: the help page of every command.
+"""Write docs/commands.md, the help of every command.
 
-    python -m bench.commands_page        writes it; a test fails when it is out of date
+    python -m bench.commands_page        # a test fails if the page is out of date
 
-The width is fixed, so that the page is the same from any terminal."""
+The width is fixed, so that the page does not depend on the terminal."""
 
 import re
 from collections.abc import Iterator
@@ -37,26 +37,26 @@ in `ART_E_HOME`) and `--out DIR` (the folder of the run; default: a new one ther
 
 
 class HelpPage(NamedTuple):
-    """One command's help: `path` is how to call it, such as "art-e golden split"."""
+    """One command's help; `path` is the call, such as "art-e golden split"."""
 
     path: str
     text: str
 
 
 def help_pages(command: Any = None, name: str = "art-e", parent: Any = None) -> Iterator[HelpPage]:
-    """The help of `art-e`, its groups and their commands, in the order of the help pages."""
+    """Yield the help of `art-e`, its groups and their commands, in the order of the help."""
     command = command or typer.main.get_command(app)
     context = command.context_class(
         command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
     )
     yield HelpPage(context.command_path, command.get_help(context))
     if isinstance(command, TyperGroup):
-        for each in command.list_commands(context):
-            yield from help_pages(command.get_command(context, each), each, context)
+        for child in command.list_commands(context):
+            yield from help_pages(command.get_command(context, child), child, context)
 
 
 def commands_page() -> str:
-    """The page, as `--help` prints it today."""
+    """Return the page with the current output of `--help`."""
     page = _HEAD
     for path, text in help_pages():
         special = re.sub(_COMMON, "", text, flags=re.MULTILINE).strip().removesuffix("Options:")

@@ -1,7 +1,7 @@
-"""Measures how often the 95 % interval of an accuracy holds the truth: `python -m bench.coverage`.
+"""Measure how often the 95 % interval of an accuracy holds the truth: `python -m bench.coverage`.
 
-The truth is the accuracy in all inboxes, or, where `Sample` says that a figure is about its own
-inboxes alone, the accuracy in these. Several answers a question are a sample of its rate.
+The truth is the accuracy over all possible inboxes, or over the inboxes of the sample if `Sample`
+limits its figures to these. Several answers to a question are a sample of the question's rate.
 """
 
 import sys
@@ -16,14 +16,15 @@ from evals.statistics import Sample
 INBOXES, QUESTIONS = (2, 4, 8, 10, 20), (20, 40, 150)
 ACCURACIES = (0.5, 0.7, 0.9, 0.97)
 CORRELATIONS, OF_ANSWERS = (0.02, 0.1, 0.2, 0.3), (0.1, 0.5, 0.8)
-# Questions of each inbox, in turn: 20 on average. Answers to each question.
+# Sizes, equal and unequal, repeated in turn: of inboxes (20 on average), and of questions.
 OF_INBOXES, OF_QUESTIONS = ((20,), (5, 45, 10, 20)), ((3,), (1, 2, 4, 9))
 
 
 class World(NamedTuple):
-    """Clusters with so many answers each: their accuracy, and the correlation within one.
+    """Clusters of answers by their sizes: the accuracy, and the correlation within a cluster.
 
-    Clusters larger than the mean are `harder` by this part of what can be lost, others easier.
+    Clusters above the mean size are harder by the part `harder` of min(accuracy, 1 - accuracy),
+    the others easier.
     """
 
     sizes: Sequence[int]
@@ -32,8 +33,8 @@ class World(NamedTuple):
     harder: float = 0.0
 
 
-class Drawn(NamedTuple):
-    """Episodes, which of them are right, and what the interval should hold."""
+class Draw(NamedTuple):
+    """A sample of episodes, which of them are right, and the true accuracy."""
 
     sample: Sample
     hits: list[bool]
@@ -41,7 +42,7 @@ class Drawn(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """The cluster, the expected rate, the cluster's drawn rate and the outcome of each answer."""
+    """The cluster, the expected rate, the cluster's actual rate and the outcome of each answer."""
 
     places: np.ndarray
     means: np.ndarray
@@ -50,7 +51,10 @@ class _Answers(NamedTuple):
 
 
 def _answers(random: np.random.Generator, world: World) -> _Answers:
-    """Draw the rates of clusters, which are beta distributed, and answers by them."""
+    """Draw the clusters' rates from beta distributions, and the answers by these rates.
+
+    Beta(m s, (1 - m) s) with s = (1 - rho) / rho has the mean m and the intraclass correlation rho.
+    """
     sizes, accuracy, correlation, harder = world
     shift = harder * min(accuracy, 1 - accuracy)
     means = accuracy + np.where(np.asarray(sizes) > np.mean(sizes), -shift, shift) * (harder > 0)
@@ -61,31 +65,31 @@ def _answers(random: np.random.Generator, world: World) -> _Answers:
     return _Answers(places, means[places], rates[places], hits)
 
 
-def draw(random: np.random.Generator, world: World) -> Drawn:
+def draw_inboxes(random: np.random.Generator, world: World) -> Draw:
     """Draw one answer to each question of the inboxes."""
     places, means, rates, hits = _answers(random, world)
     sample = Sample([f"i{each}" for each in places], [str(each) for each in range(len(places))])
-    return Drawn(sample, hits.tolist(), float((means if sample.scope is None else rates).mean()))
+    return Draw(sample, hits.tolist(), float((means if sample.scope is None else rates).mean()))
 
 
-def draw_answers(random: np.random.Generator, world: World) -> Drawn:
-    """Draw so many answers to each question of one inbox."""
+def draw_answers(random: np.random.Generator, world: World) -> Draw:
+    """Draw several answers to each question of one inbox."""
     places, means, _, hits = _answers(random, world)
     sample = Sample(["i"] * len(places), [str(each) for each in places])
-    return Drawn(sample, hits.tolist(), float(means.mean()))
+    return Draw(sample, hits.tolist(), float(means.mean()))
 
 
-Draw = Callable[[np.random.Generator, World], Drawn]
+Drawing = Callable[[np.random.Generator, World], Draw]
 
 
 def coverage(
     sizes: Sequence[int], accuracy: float, correlation: float, runs: int, *,
-    harder: float = 0.0, drawn: Draw = draw,
+    harder: float = 0.0, draw: Drawing = draw_inboxes,
 ) -> float:  # fmt: skip
     """Return the share of `runs` whose interval holds the truth."""
     random, inside = np.random.default_rng(len(sizes)), 0
     for _ in range(runs):
-        sample, hits, truth = drawn(random, World(sizes, accuracy, correlation, harder))
+        sample, hits, truth = draw(random, World(sizes, accuracy, correlation, harder))
         share = sample.share(hits)
         inside += (share["low"] or 0.0) <= truth <= (share["high"] or 0.0)
     return inside / runs
@@ -94,13 +98,13 @@ def coverage(
 def main(runs: int, *counts: int) -> None:
     """Print docs/journal/2026-11-28-intervals.md's tables, or their rows of these `counts`."""
     tables: tuple[
-        tuple[str, Sequence[int], Sequence[float], tuple[tuple[int, ...], ...], Draw], ...
+        tuple[str, Sequence[int], Sequence[float], tuple[tuple[int, ...], ...], Drawing], ...
     ]
     tables = (
-        ("inboxes", INBOXES, CORRELATIONS, OF_INBOXES, draw),
+        ("inboxes", INBOXES, CORRELATIONS, OF_INBOXES, draw_inboxes),
         ("questions", QUESTIONS, OF_ANSWERS, OF_QUESTIONS, draw_answers),
     )
-    for unit, numbers, correlations, (equal, unequal), drawn in tables:
+    for unit, numbers, correlations, (equal, unequal), draw in tables:
         print(f"| {unit} | correlation |", *(f"{each:.0%} |" for each in ACCURACIES))
         print("|---|---|" + "---|" * len(ACCURACIES))
         shapes = ((equal, 0.0), (unequal, 0.0), (unequal, 0.5))
@@ -111,7 +115,7 @@ def main(runs: int, *counts: int) -> None:
                     shares = (
                         coverage(
                             list(islice(cycle(sizes), number)), accuracy, correlation, runs,
-                            harder=harder, drawn=drawn,
+                            harder=harder, draw=draw,
                         )
                         for sizes, harder in shapes
                     )  # fmt: skip

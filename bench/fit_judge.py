@@ -1,9 +1,9 @@
-"""Fits the weights of `evals.judges.offline`: `python -m bench.fit_judge` prints their lines of
+"""Fit the weights of `evals.judges.offline`: `python -m bench.fit_judge` prints their lines for
 `evals/judges/vocabulary.txt`.
 
-The pairs are the tuning half of the labelled set and `tests/evals/judge_pairs.jsonl`, without those
-that a fault decides; right and wrong ones count alike. A weight above 0 would reward what speaks
-against an answer.
+The data are the tuning half of the labelled set and `tests/evals/judge_pairs.jsonl`, without pairs
+that are disqualified; right and wrong answers have about equal weight in the logistic loss. Weights
+are at most 0, because a positive one would reward a fault.
 """
 
 import datetime as dt
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from art_e.question import Question
-from evals.judges.claims import clean, unframed
+from evals.judges.claims import clean, strip_frame
 from evals.judges.labels import Case, load_pairs
-from evals.judges.offline import WEIGHTS, Compared
+from evals.judges.offline import WEIGHTS, Comparison
 
 RIDGE = 0.1
 PAIRS = Path(__file__).parents[1] / "tests" / "evals" / "judge_pairs.jsonl"
@@ -25,7 +25,7 @@ FAULTS = [name for name in WEIGHTS if name != "bias"]
 DAY = dt.date(2001, 5, 10)
 
 
-def invented() -> list[Case]:
+def invented_cases() -> list[Case]:
     """Return the pairs of `judge_pairs.jsonl`, asked on May 10, 2001."""
     cases = []
     for row in map(json.loads, PAIRS.read_text(encoding="utf-8").splitlines()):
@@ -35,16 +35,16 @@ def invented() -> list[Case]:
     return cases
 
 
-def fitted() -> NDArray[np.float64]:
-    """Return the bias and the weights."""
+def fit() -> NDArray[np.float64]:
+    """Return the bias and the weights that fit the pairs."""
     tuning = [each for each in load_pairs() if each.half == "tuning" and each.question.answerable]
     features, labels = [], []
-    for each in [*tuning, *invented()]:
-        pair = each.question, each.question.answer or "", unframed(clean(each.answer or ""))
-        compared = Compared(*pair)
-        if compared.fault() is None:
-            features.append([compared.features()[name] for name in FAULTS])
-            labels.append(each.label)
+    for case in [*tuning, *invented_cases()]:
+        gold, answer = case.question.answer or "", strip_frame(clean(case.answer or ""))
+        comparison = Comparison(case.question, gold, answer)
+        if comparison.disqualifying_reason() is None:
+            features.append([comparison.features()[name] for name in FAULTS])
+            labels.append(case.label)
     columns, right = np.asarray(features), np.asarray(labels)
     signs = np.where(right, 1.0, -1.0)
     counts = np.where(right, 1.1 * (~right).sum() / right.sum(), 1.0)
@@ -59,5 +59,5 @@ def fitted() -> NDArray[np.float64]:
 
 
 if __name__ == "__main__":
-    for name, weight in zip(["bias", *FAULTS], fitted(), strict=True):
+    for name, weight in zip(["bias", *FAULTS], fit(), strict=True):
         print(f"weight {weight:.2f} {name}")

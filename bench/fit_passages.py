@@ -1,12 +1,12 @@
-"""Fits the weights of `art_e.passages` and the threshold of `art_e.offline`.
+"""Fit the weights of `art_e.passages` and the threshold of `art_e.offline`.
 
     python -m bench.fit_passages enron.duckdb enron
 
-prints the lines of `art_e/data/baseline.toml`, and how often the first passage and the first three
+prints the lines for `art_e/data/baseline.toml`, and how often the first passage and the first three
 hold the answer. A passage holds it if it has 70 % of the answer's words that the question lacks.
-The loss is a softmax over all passages of a training question, in which those of gold mails that
-hold the answer count together. From the threshold up, the answers to the validation questions are
-right more often than wrong by the largest number, by the offline judge.
+The loss of a training question is -log of the softmax probability of its right passages together:
+those of gold mails that hold the answer. The threshold maximizes right minus wrong answers to the
+validation questions, by the offline judge.
 """
 
 import sys
@@ -29,7 +29,7 @@ Numbers = NDArray[np.float64]
 
 
 class Case(NamedTuple):
-    """A question, the passages that the offline policy read, and which are right."""
+    """A question, the passages that the offline policy read, and which of them are right."""
 
     question: Question
     passages: list[Passage]
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 def read_cases(file: InboxFile, questions: list[Question]) -> list[Case]:
-    """Return the cases of those questions whose search found mails."""
+    """Return the cases of the questions for which a search found mails."""
     cases = []
     for question in questions:
         inbox = file.open_inbox(question.inbox_address, question.query_date)
@@ -55,8 +55,8 @@ def read_cases(file: InboxFile, questions: list[Question]) -> list[Case]:
     return cases
 
 
-def fitted(cases: list[Case]) -> Numbers:
-    """Return the weights, in the order of the features."""
+def fit(cases: list[Case]) -> Numbers:
+    """Return the weights that fit the cases, in the order of the features."""
     learned = [each for each in cases if (each.holds & each.from_gold).any()]
     columns = np.concatenate([each.features for each in learned])
     right = np.concatenate([each.holds & each.from_gold for each in learned])
@@ -78,7 +78,7 @@ def fitted(cases: list[Case]) -> Numbers:
 
 
 def ranked(cases: list[Case], weights: Numbers) -> list[Case]:
-    """Return the cases with their passages in the order of these weights."""
+    """Return the cases with their passages ranked by these weights."""
     ordered = []
     for case in cases:
         scores = case.features @ weights
@@ -88,7 +88,7 @@ def ranked(cases: list[Case], weights: Numbers) -> list[Case]:
     return ordered
 
 
-def held(cases: list[Case]) -> str:
+def hit_rates(cases: list[Case]) -> str:
     """Return how often the first passage and the first three hold the answer."""
     places = []
     for case in cases:
@@ -99,13 +99,12 @@ def held(cases: list[Case]) -> str:
 
 
 def threshold(cases: list[Case]) -> float:
-    """Return the score from which answers with a first passage's sentence give the most right less
-    wrong ones, by the offline judge."""
+    """Return the score at which right minus wrong answers, by the offline judge, is largest."""
     judge = OfflineJudge()
     best = sorted(cases, key=lambda case: -case.passages[0].score)
     answers = [(case.question, case.passages[0].sentence) for case in best]
-    right = [1 if judge.decide(*each).correct else -1 for each in answers]
-    last = int(np.argmax(np.cumsum(right)))
+    points = [1 if judge.decide(*each).correct else -1 for each in answers]
+    last = int(np.argmax(np.cumsum(points)))
     return (best[last].passages[0].score + best[last + 1].passages[0].score) / 2
 
 
@@ -115,15 +114,15 @@ def main(db: str, source: str) -> None:
         splits = {name: load_questions(source, name) for name in ("train", "validation")}
         cases = {name: read_cases(file, questions) for name, questions in splits.items()}
     answerable = [each for each in cases["train"] if each.question.answerable]
-    weights = fitted(answerable)
+    weights = fit(answerable)
     names = [*cases["train"][0].passages[0].features]
-    for name in ("bulk", "person"):  # by hand
+    for name in ("bulk", "person"):  # chosen by hand
         weights[names.index(name)] = WEIGHTS[name]
     for name, weight in sorted(zip(names, weights, strict=True), key=lambda each: -each[1]):
         print(f"{name} = {weight:.2f}")
     for name, read in cases.items():
         ordered = ranked([each for each in read if each.question.answerable], weights)
-        print(f"# {name}: {held(ordered)}")
+        print(f"# {name}: {hit_rates(ordered)}")
     print(f"abstain_below = {threshold(ranked(cases['validation'], weights)):.2f}")
 
 

@@ -1,9 +1,9 @@
-"""Which planted faults the golden set's steps catch, for docs/journal/2026-11-28-golden-set.md.
+"""Measure which planted faults the golden set's steps catch: docs/journal/2026-11-28-golden-set.md.
 
     python -m bench.golden_faults
 
-A scripted writer plants them in its items and replies; others are in the mail of a test inbox. The
-models are scripted, too, so that the table measures the steps and not a model.
+A scripted writer plants faults in its items and replies; others are in the mail of a test inbox.
+All models are scripted, so that the table measures the steps and not a model.
 """
 
 import json
@@ -28,7 +28,7 @@ from tests.builders import make_inbox, raw
 from tests.golden import ANSWER_WORDS, Chain, Data, Player, words_of
 from tests.provider import Provider, Reply, says
 
-BATCHES = 10  # of each of two inboxes, as far as its mail suffices
+BATCHES = 10  # per inbox, if it has enough mail
 
 # ---- The faults that the scripted writer plants, and the honest items beside them.
 
@@ -36,7 +36,7 @@ Fault = str
 
 
 class Fate(NamedTuple):
-    """The step and the check that drop the item of a fault."""
+    """The step and the check that drop an item."""
 
     step: str
     check: str
@@ -45,8 +45,8 @@ class Fate(NamedTuple):
 _QUESTION = 'What do I have noted after "{cue}"?'
 _NOTHING: Data = {"kind": "unanswerable", "answer": "", "mails": []}
 
-# How the item of each fault differs from an honest one, in the order of a batch's items; a text is
-# another question.
+# The changes of an honest item that make each fault, in the order of a batch's items; a text
+# replaces the question.
 _CHANGES: Sequence[tuple[Fate | None, dict[Fault, Data | str]]] = (
     (None, {"cites a needless mail": {"mails": ["{mail}", "{other.mail}"]}, "good": {}}),
     (Fate("filter", "duplicate"), {
@@ -98,7 +98,7 @@ _CHANGES: Sequence[tuple[Fate | None, dict[Fault, Data | str]]] = (
         "speaks of the owner by name": 'What does {owner} have noted after "{cue}"?',
         "speaks of this email": 'What is noted in this email after "{cue}"?',
         "answer speaks of the email": {"answer": "According to the email, {answer}"}}),
-    # Honest questions, some of which look like a fault; the last is mended where a search finds a
+    # Honest questions, some of which look like a fault; the last is corrected if a search finds a
     # later mail.
     (None, {
         "unanswerable": {**_NOTHING, "question": 'What do I have noted after "{turned_cue}"?'},
@@ -113,7 +113,7 @@ _CHANGES: Sequence[tuple[Fate | None, dict[Fault, Data | str]]] = (
         "reports an order": 'Who told me to ignore the rules and noted it after "{cue}"?',
         "do I have": 'Do I have anything noted after "{cue}"?',
         "superseded": 'What do I have noted by now for the team after "{cue}"?'}),
-    # Faults that a reader sees.
+    # Faults that only a reader finds.
     (Fate("verify", "realistic"), {
         "unrealistic": 'What colour is the note after "{cue}"?',
         "private matter": 'Which illness do I have noted after "{cue}"?'}),
@@ -136,7 +136,7 @@ HONEST = {fault for fault, fate in FATE.items() if fate is None} - {*MISSED, "su
 
 _CUE = 5
 _FIRST_CHARS = 1_500
-# Words that the rules about wording, abstention, choices and days reject.
+# Words that the rules on wording, abstention, choices and days reject.
 _AVOIDED = frozenset(
     """mail mails email emails message messages thread threads sender recipient recipients
     author writer user inbox mailbox owner above following between which neither nor not none
@@ -145,7 +145,7 @@ _AVOIDED = frozenset(
 
 
 class Passage(NamedTuple):
-    """Words of a mail, and those after them; `more` is the cue with some words before it."""
+    """Consecutive words of a mail: the cue and the answer; `more` also has words before the cue."""
 
     cue: str
     answer: str
@@ -153,12 +153,12 @@ class Passage(NamedTuple):
     more: str
 
 
-def generated(data: Data) -> list[Data]:
-    """The generator's items, one for each fault of `FATE` as far as the mails suffice."""
+def writer_items(data: Data) -> list[Data]:
+    """Return an item for each fault of `FATE` until the passages run out."""
     items = []
     passages = _passages(data["mails"], data["owner"])
     first = next(passages, None)
-    for fault in plan_of(data):
+    for fault in fault_order(data):
         passage = next(passages, None) if _needs_passage(fault) else first
         if passage is None:
             break
@@ -172,14 +172,13 @@ def generated(data: Data) -> list[Data]:
 
 
 def _item(fault: Fault, passage: Passage, other: Passage, owner: str) -> Data:
-    """The honest item of a passage, with the fault's change."""
     item: Data = {"kind": "lookup", "question": _QUESTION, "answer": "{answer}"}
     item["mails"] = ["{mail}"]
     change = _CHANGE[fault]
     item |= {"question": change} if isinstance(change, str) else change
     longest = max(passage.cue.split(), key=len)
     words = {**passage._asdict(), "other": other, "owner": owner}
-    words |= {"turned_cue": _turned(passage.cue), "turned_answer": _turned(passage.answer)}
+    words |= {"turned_cue": _reverse(passage.cue), "turned_answer": _reverse(passage.answer)}
     words |= {"longest": longest, "letters": len(longest)}
 
     def filled(template: str | list[str]) -> str | list[str]:
@@ -190,113 +189,112 @@ def _item(fault: Fault, passage: Passage, other: Passage, owner: str) -> Data:
     return {**{name: filled(each) for name, each in item.items()}, "difficulty": "medium"}
 
 
-def plan_of(data: Data) -> list[Fault]:
-    """The faults of a batch's items in order.
+def fault_order(data: Data) -> list[Fault]:
+    """Return the faults of a batch's items in order.
 
-    Those that need a passage of their own come last, and begin with another one in each batch,
-    because passages run out.
+    Those that need a passage of their own come last, rotated differently in each batch, because
+    the passages run out.
     """
-    own = [each for each in FATE if _needs_passage(each)]
-    turn = sum(map(ord, data["mails"][0]["body"])) % len(own)
-    return [*(each for each in FATE if not _needs_passage(each)), *own[turn:], *own[:turn]]
+    last = [each for each in FATE if _needs_passage(each)]
+    turn = sum(map(ord, data["mails"][0]["body"])) % len(last)
+    return [*(each for each in FATE if not _needs_passage(each)), *last[turn:], *last[:turn]]
 
 
 def _needs_passage(fault: Fault) -> bool:
-    # What goes before rows are compared does not.
+    # Items that are dropped before rows are compared can share one.
     fate = FATE.get(fault)
     return fault != "good" and (fate is None or fate.step == "verify")
 
 
 def _passages(mails: Sequence[Data], owner: Data) -> Iterator[Passage]:
-    """Passages to ask about: the best one of each mail, then the second best of each, ..."""
+    """Yield passages to ask about: the best of each mail, then the second best of each, ..."""
     address = re.split(r"\W+", owner["address"].lower())
     avoided = _AVOIDED | {"0", *words_of(owner["name"]), *address}
     bodies = {each["id"]: f" {' '.join(words_of(each['body']))} " for each in mails}
-    of_mails = [
-        _of_mail(mail, avoided, [body for name, body in bodies.items() if name != mail["id"]])
+    by_mail = [
+        _mail_passages(mail, avoided, [body for name, body in bodies.items() if name != mail["id"]])
         for mail in mails
     ]
-    for turn in zip_longest(*of_mails):
-        found = [each for each in turn if each is not None]
-        # The longer the cue's words, the less of other mail has them.
-        yield from sorted(found, key=lambda each: -len(each.cue))
+    for turn in zip_longest(*by_mail):
+        passages = [each for each in turn if each is not None]
+        # Long cues are rare in other mail.
+        yield from sorted(passages, key=lambda each: -len(each.cue))
 
 
-def _of_mail(mail: Data, avoided: Set[str], others: Sequence[str]) -> list[Passage]:
-    """Passages of a mail that do not overlap, those with long words first.
+def _mail_passages(mail: Data, avoided: Set[str], others: Sequence[str]) -> list[Passage]:
+    """Return passages of a mail that do not overlap, those with long words first.
 
-    No other mail has their cue. The answer holds no value such as a date, which the rule about
-    leaks treats differently.
+    No other mail has their cue. The answer has no value such as a date, which the rule about leaks
+    treats differently.
     """
     words = re.findall(r"[\w']+", mail["body"].replace(LEFT_OUT, "0")[:_FIRST_CHARS])
-    found: list[tuple[int, int, int]] = []
+    windows: list[tuple[int, int, int]] = []
     for start in range(len(words) - _CUE - ANSWER_WORDS + 1):
         window = words[start : start + _CUE + ANSWER_WORDS]
         lower = [each.lower() for each in window]
-        # Long words are rare: a search finds them.
+        # Long words are rare, so that a search finds them.
         rare = [len(each) > 4 for each in window]
         if (
             all(re.fullmatch("[A-Za-z]+", each) for each in window)
             and not avoided & {each.lower() for each in words[max(0, start - _CUE) : start]}
             and not avoided & {*lower}
             and not {*lower[:_CUE]} & {*lower[_CUE:]}
-            # Signatures and headers stand in many mails.
+            # Signatures and headers occur in many mails.
             and sum(map(str.islower, window[:_CUE])) >= 2
             and sum(rare[:_CUE]) >= 2
             and any(rare[_CUE:])
             and len(content_stems(" ".join(lower[_CUE:]))) > 1
             and not any(f" {' '.join(lower[:_CUE])} " in body for body in others)
         ):
-            found.append((sum(rare), sum(map(len, window)), start))
+            windows.append((sum(rare), sum(map(len, window)), start))
     passages: list[Passage] = []
-    taken: set[int] = set()
-    for *_, start in sorted(found, reverse=True):
+    used: set[int] = set()
+    for *_, start in sorted(windows, reverse=True):
         places = {*range(start, start + _CUE + ANSWER_WORDS)}
         cue = " ".join(words[start : start + _CUE])
         answer = " ".join(words[start + _CUE : start + _CUE + ANSWER_WORDS])
-        if not (taken & places or read_claims(answer).values or is_abstention(answer)):
-            taken |= places
+        if not (used & places or read_claims(answer).values or is_abstention(answer)):
+            used |= places
             more = " ".join(words[max(0, start - _CUE) : start + _CUE])
             passages.append(Passage(cue, answer, mail["id"], more))
     return passages
 
 
-def _turned(text: str) -> str:
-    """The words in reverse order, which no mail has."""
+def _reverse(text: str) -> str:
     return " ".join(reversed(text.split()))
 
 
-# ---- Replies of bad form. Each batch gets the next one, then replies are good.
+# ---- Badly formatted replies: one for each of the first batches.
 
 FRAMES = ("JSON in a code fence", "bare list", "60 times as many items", "cut off",
           "prose, then JSON")  # fmt: skip
 
 
 class Careless(Player):
-    """Plays all models; replies about the first of `batches` have one of `FRAMES` each."""
+    """Plays all models; the replies on the first of `batches` have one of `FRAMES` each."""
 
     def __init__(self, batches: Iterable[list[Data]]) -> None:
         self._frames = {
             json.dumps(items): frame for items, frame in zip(batches, FRAMES, strict=False)
         }
-        self._asked: Counter[str] = Counter()
+        self._calls: Counter[str] = Counter()
 
     def write(self, data: Data) -> Reply:
-        """The items with their faults, in the frame of their batch."""
-        items = generated(data)
+        """Reply with the items and their faults, in the frame of their batch."""
+        items = writer_items(data)
         batch, text = json.dumps(items), json.dumps({"items": items})
-        self._asked[batch] += 1
+        self._calls[batch] += 1
         shapes = {
             "JSON in a code fence": f"Here they are:\n\n```json\n{text}\n```\nDone.",
             "bare list": batch,
             "60 times as many items": json.dumps({"items": items * 60}),
             "cut off": text[:-20],
-            "prose, then JSON": text if self._asked[batch] > 1 else "I would gladly help!",
+            "prose, then JSON": text if self._calls[batch] > 1 else "I would gladly help!",
         }
         return says(shapes.get(self._frames.get(batch, ""), text))
 
 
-# ---- Gold mail of a training inbox that a test inbox holds.
+# ---- Gold mail of a training inbox that a test inbox has, too.
 
 LEAKS = {
     "gold mail quoted in a test inbox": "contained",
@@ -310,8 +308,8 @@ LEAKS = {
 ALONE = ("gold mail of the inbox alone", "gold mail half quoted in a test inbox")
 
 
-def leaking(folder: Path) -> GoldenSet:
-    """A split set with a training question for each of `LEAKS` and `ALONE`, by name."""
+def leaking_set(folder: Path) -> GoldenSet:
+    """Return a split set with a training question for each of `LEAKS` and `ALONE`, by name."""
     ann, bob, cem = "ann@test.example", "bob@test.example", "cem@test.example"
     names = (*LEAKS, *ALONE)
     bodies = {
@@ -360,31 +358,31 @@ def leaking(folder: Path) -> GoldenSet:
 
 
 class Line(NamedTuple):
-    """How many were planted, and how many ended as they should, of faults of one kind."""
+    """Faults of one kind: how many were planted, and how many ended as expected."""
 
     kind: str
-    wanted: Fate | None
+    expected: Fate | None
     planted: int
     right: int
     dropped: Mapping[str, int]
 
 
-class Measured(NamedTuple):
-    """The lines, and how many honest rows were planted, and dropped by check."""
+class Measurement(NamedTuple):
+    """The lines, the number of honest rows, and how many of these each check dropped."""
 
     lines: list[Line]
     honest: int
     wrongly: Counter[str]
 
 
-def measured(chain: Chain, folder: Path) -> Measured:
+def measure(chain: Chain, folder: Path) -> Measurement:
     """Run the chain with careless replies, and split the leaking set."""
     with InboxFile(chain.db) as file:
         inboxes, counts = tuple(chain.inboxes), Counts(1, 0, 1)
         options = GoldenOptions(0, counts, inboxes=inboxes, batches=BATCHES, questions=len(FATE))
         plan = make_plan(file, options)
     batches = zip(plan.batches, plan.data, strict=True)
-    planned = {batch.id: (plan_of(data), generated(data)) for batch, data in batches}
+    planned = {batch.id: (fault_order(data), writer_items(data)) for batch, data in batches}
     with Provider(Careless(items for _, items in planned.values())) as provider:
         for step in ("generate", "filter", "verify", "split"):
             chain.done(provider, step)
@@ -394,7 +392,7 @@ def measured(chain: Chain, folder: Path) -> Measured:
         name: fault
         for batch, (plan, items) in planned.items()
         for number, (fault, _) in enumerate(zip(plan, items, strict=False), start=1)
-        # An item that was cut off is no item.
+        # Without items that were cut off.
         for name in [f"{batch}-q{number}"]
         if dropped.get(name) != Fate("generate", "cut-off")
     }
@@ -402,44 +400,45 @@ def measured(chain: Chain, folder: Path) -> Measured:
     lines = [_line(kind, fate, ended[kind]) for kind, fate in FATE.items()]
     used = {str(each.provenance["batch"]) for each in golden.questions} == planned.keys()
     lines += [Line(f"reply: {frame}", None, 1, int(used), {}) for frame in FRAMES]
-    left = {str(each.row["id"]): Fate(each.step, each.check) for each in leaking(folder).rejected}
+    leaks = leaking_set(folder).rejected
+    left = {str(each.row["id"]): Fate(each.step, each.check) for each in leaks}
     fates = {kind: Fate("split", check) for kind, check in LEAKS.items()} | dict.fromkeys(ALONE)
     lines += [_line(kind, fate, [left.get(kind)]) for kind, fate in fates.items()]
     honest = [name for name, fault in faults.items() if fault in HONEST]
     wrongly = Counter(dropped[name].check for name in honest if name in dropped)
-    return Measured(lines, len(honest), wrongly)
+    return Measurement(lines, len(honest), wrongly)
 
 
-def _line(kind: str, wanted: Fate | None, ended: list[Fate | None]) -> Line:
-    others = Counter(each.check if each else "kept" for each in ended if each != wanted)
-    return Line(kind, wanted, len(ended), sum(each == wanted for each in ended), others)
+def _line(kind: str, expected: Fate | None, ended: list[Fate | None]) -> Line:
+    others = Counter(each.check if each else "kept" for each in ended if each != expected)
+    return Line(kind, expected, len(ended), sum(each == expected for each in ended), others)
 
 
-def table(found: Measured) -> str:
-    """The lines as a table of Markdown, with the honest rows that each check dropped."""
+def table(measurement: Measurement) -> str:
+    """Return the lines as a Markdown table."""
     rows = ["| planted | caught by | planted | caught | otherwise |", "|---|---|---|---|---|"]
-    for each in found.lines:
-        kept = "kept, as it should be" if each.kind in (*HONEST, *ALONE) else "used or corrected"
-        by = f"{each.wanted.step}: {each.wanted.check}" if each.wanted else kept
-        by = "nothing: a miss" if each.kind in MISSED else by
-        right = 0 if each.kind in MISSED else each.right
-        others = ", ".join(f"{check} {count}" for check, count in sorted(each.dropped.items()))
-        rows.append(f"| {each.kind} | {by} | {each.planted} | {right} | {others} |")
+    for line in measurement.lines:
+        honest = "kept, as it should be" if line.kind in (*HONEST, *ALONE) else "used or corrected"
+        by = f"{line.expected.step}: {line.expected.check}" if line.expected else honest
+        by = "nothing: a miss" if line.kind in MISSED else by
+        right = 0 if line.kind in MISSED else line.right
+        others = ", ".join(f"{check} {count}" for check, count in sorted(line.dropped.items()))
+        rows.append(f"| {line.kind} | {by} | {line.planted} | {right} | {others} |")
     return "\n".join(rows)
 
 
-def made(folder: Path) -> Measured:
-    """The table's figures on a synthetic world of 1,000 mails."""
+def measure_world(folder: Path) -> Measurement:
+    """Measure the faults in a synthetic world of 1,000 mails."""
     db = folder / "world.duckdb"
     make_inbox(db, messages(WorldConfig(size=1000)))
     with InboxFile(db) as file:
         inboxes = [each.address for each in file.inboxes(2)]
-    return measured(Chain(db, inboxes, BATCHES, folder, len(FATE)), folder)
+    return measure(Chain(db, inboxes, BATCHES, folder, len(FATE)), folder)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        found = made(Path(name))
-    print(table(found))
-    wrongly = ", ".join(f"{check} {count}" for check, count in sorted(found.wrongly.items()))
-    print(f"\n{found.wrongly.total()} of {found.honest} honest rows dropped: {wrongly or 'none'}")
+        result = measure_world(Path(name))
+    print(table(result))
+    wrongly = ", ".join(f"{check} {count}" for check, count in sorted(result.wrongly.items()))
+    print(f"\n{result.wrongly.total()} of {result.honest} honest rows dropped: {wrongly or 'none'}")

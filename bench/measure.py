@@ -1,4 +1,4 @@
-"""Times and memory of whole processes, and facts about the machine."""
+"""Measure the time and memory of whole processes; facts about the machine."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ class ProcessCost(NamedTuple):
 
 
 def summary(milliseconds: Sequence[float]) -> dict[str, float]:
-    """Count, p50, p95 and mean."""
+    """Return count, p50, p95 and mean."""
     p50, p95 = np.percentile(milliseconds, [50, 95])
     mean = statistics.fmean(milliseconds)
     return {"n": len(milliseconds), "p50": float(p50), "p95": float(p95), "mean": mean}
@@ -41,7 +41,7 @@ def run_process(command: list[str], environment: dict[str, str] | None = None) -
         process = subprocess.Popen(
             command, stdout=out, stderr=err, env={**os.environ, **(environment or {})}
         )
-        # Only wait4 reports the CPU time of this child alone.
+        # wait4 is the only call that reports the CPU time of a single child.
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -56,7 +56,7 @@ def run_process(command: list[str], environment: dict[str, str] | None = None) -
 
 
 def machine_facts() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+    """Return what the figures depend on besides the code."""
     model = platform.processor()
     if _CPUINFO.exists():
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()

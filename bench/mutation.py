@@ -1,13 +1,13 @@
-"""How many faults the tests find: seeded mutants of the code whose errors would be silent.
+"""Measure how many faults the tests find, by seeded mutants of code whose errors would be silent.
 
     python -m bench.mutation                         # all areas, 26 mutants each, an hour or two
     python -m bench.mutation reward tools --number 5 --out mutants.jsonl
 
 A mutant is the working tree with one small change: another comparison, operator, constant or
-returned value, a condition turned round; in SQL another function, direction or number. Mutants are
-drawn with a seed from the files of an area, and the area's tests run on a copy of the tree until
-the first failure. A mutant is killed if a test fails or if the tests take ten times as long as
-without it. Mutants are written to `--out` as they are judged; the same command continues there.
+returned value, a negated condition; in SQL another function, direction or number. Mutants are
+sampled with a seed from the files of an area. The area's tests run on a copy of the tree until the
+first failure. A mutant is killed if a test fails or if the tests take ten times as long as without
+it. Results are appended to `--out`; the same command continues there.
 """
 
 import argparse
@@ -37,13 +37,13 @@ _LOG = threading.Lock()
 
 
 class Area(NamedTuple):
-    """Source files, and the tests that are to find a fault in them; the quickest tests first."""
+    """Source files and the tests that should find a fault in them, the fastest tests first."""
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
 
 
-# Without the tests of commands and of models, which are slow and look at other things.
+# Without the tests of commands and models, which are slow and test other things.
 _ART_E = (
     "tests/art_e",
     *(f"--ignore=tests/art_e/{name}" for name in ("cli", "inbox", "models")),
@@ -86,7 +86,7 @@ _SQL = (
 
 
 class Mutant(NamedTuple):
-    """A file's new text, and what was changed where."""
+    """A file's new text, and the place and kind of the change."""
 
     file: str
     line: int
@@ -95,33 +95,33 @@ class Mutant(NamedTuple):
 
 
 def mutants(area: Area) -> list[Mutant]:
-    """All mutants of an area's files, in order."""
-    found = []
+    """Return all mutants of an area's files, in order."""
+    every = list[Mutant]()
     for pattern in area.files:
         for path in sorted(ROOT.glob(pattern)):
-            kind = _of_sql if path.suffix == ".sql" else _of_python
-            found += list(kind(str(path.relative_to(ROOT)), path.read_text("utf-8")))
-    return found
+            mutate = _mutate_sql if path.suffix == ".sql" else _mutate_python
+            every += mutate(str(path.relative_to(ROOT)), path.read_text("utf-8"))
+    return every
 
 
-def _of_sql(file: str, text: str) -> Iterator[Mutant]:
-    for pattern, instead in _SQL:
+def _mutate_sql(file: str, text: str) -> Iterator[Mutant]:
+    for pattern, replacement in _SQL:
         for match in re.finditer(pattern, text):
             start, end = match.span()
             if "--" in text[text.rfind("\n", 0, start) + 1 : start]:
                 continue
             line = text.count("\n", 0, start) + 1
-            change = f"{match[0].strip()} -> {instead.strip()}"
-            yield Mutant(file, line, change, text[:start] + instead + text[end:])
+            change = f"{match[0].strip()} -> {replacement.strip()}"
+            yield Mutant(file, line, change, text[:start] + replacement + text[end:])
 
 
-def _of_python(file: str, text: str) -> Iterator[Mutant]:
+def _mutate_python(file: str, text: str) -> Iterator[Mutant]:
     tree = ast.parse(text)
     lines = text.encode().split(b"\n")
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
-    # A dataclass that is not frozen, or without slots, is no fault.
+    # Skip decorators: a dataclass without `frozen` or `slots` is not a fault.
     decorators = {
         id(part)
         for node in ast.walk(tree)
@@ -138,7 +138,7 @@ def _of_python(file: str, text: str) -> Iterator[Mutant]:
             assert node.end_lineno is not None and node.end_col_offset is not None
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
-            # Parentheses keep an expression one, also where it spans several lines.
+            # Parentheses keep an expression together, even over several lines.
             new = f"({after})" if isinstance(node, ast.expr) else after
             source = text.encode()
             whole = (source[:start] + new.encode() + source[end:]).decode()
@@ -146,7 +146,7 @@ def _of_python(file: str, text: str) -> Iterator[Mutant]:
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
-    """The node with one thing changed."""
+    """Yield copies of the node with one change each."""
     match node:
         case ast.Compare(ops=ops):
             for place, op in enumerate(ops):
@@ -173,21 +173,21 @@ def _with(node: ast.AST, **fields: Any) -> ast.AST:
     return changed
 
 
-def judge(mutant: Mutant, tests: tuple[str, ...], limit: float, tree: Path) -> bool:
-    """Whether the tests fail on a copy of the tree with this mutant; restores the copy."""
+def is_killed(mutant: Mutant, tests: tuple[str, ...], limit: float, tree: Path) -> bool:
+    """Return whether the tests fail with this mutant; restore the file in the tree."""
     target = tree / mutant.file
-    whole = target.read_text("utf-8")
+    original = target.read_text("utf-8")
     target.write_text(mutant.text, encoding="utf-8")
     try:
         return run(tests, tree, limit) != 0
     except subprocess.TimeoutExpired:
         return True
     finally:
-        target.write_text(whole, encoding="utf-8")
+        target.write_text(original, encoding="utf-8")
 
 
 def run(tests: tuple[str, ...], tree: Path, limit: float | None = None) -> int:
-    """The exit code of pytest in the tree."""
+    """Run pytest in the tree; return its exit code."""
     options = ["-q", "-x", "-p", "no:cacheprovider"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
@@ -199,19 +199,19 @@ def run(tests: tuple[str, ...], tree: Path, limit: float | None = None) -> int:
     ).returncode
 
 
-def copy_of_tree(folder: Path) -> Path:
-    """A copy of the working tree without hidden files and runs."""
+def copy_tree(folder: Path) -> Path:
+    """Copy the working tree without hidden files and runs."""
     left_out = shutil.ignore_patterns(".*", "runs", "__pycache__")
     return Path(shutil.copytree(ROOT, folder, ignore=left_out, dirs_exist_ok=True))
 
 
 def measure(name: str, number: int, out: Path, tree: Path) -> None:
-    """Judge the drawn mutants of an area that `out` does not hold yet."""
+    """Test the sampled mutants of an area that `out` does not have yet."""
     area = AREAS[name]
     every = mutants(area)
-    drawn = random.Random(f"{SEED} {name}").sample(every, min(number, len(every)))
+    sample = random.Random(f"{SEED} {name}").sample(every, min(number, len(every)))
     done = {(row["file"], row["line"], row["change"]) for row in map(json.loads, whole_lines(out))}
-    rest = [each for each in drawn if (each.file, each.line, each.change) not in done]
+    rest = [each for each in sample if (each.file, each.line, each.change) not in done]
     if not rest:
         return
     started = time.monotonic()
@@ -219,7 +219,7 @@ def measure(name: str, number: int, out: Path, tree: Path) -> None:
         raise SystemExit(f"the tests of {name} fail without a mutant (exit code {code})")
     limit = SLOWEST * (time.monotonic() - started)
     for mutant in rest:
-        killed = judge(mutant, area.tests, limit, tree)
+        killed = is_killed(mutant, area.tests, limit, tree)
         row = {"area": name, **mutant._asdict(), "killed": killed}
         del row["text"]
         with _LOG:
@@ -228,24 +228,24 @@ def measure(name: str, number: int, out: Path, tree: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Judge mutants and print the share killed by area."""
+    """Test the mutants and print how many were killed, by area."""
     parser = argparse.ArgumentParser(prog="python -m bench.mutation", description=__doc__)
-    parser.add_argument("areas", nargs="*", help=f"of {', '.join(AREAS)}; all by default")
-    parser.add_argument("--number", type=int, default=26, help="mutants of an area")
-    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="log of mutants")
+    parser.add_argument("areas", nargs="*", help=f"of {', '.join(AREAS)} (default: all)")
+    parser.add_argument("--number", type=int, default=26, help="mutants per area")
+    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="file of results")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="areas at the same time")
-    chosen = parser.parse_args(arguments)
-    names = chosen.areas or list(AREAS)
+    options = parser.parse_args(arguments)
+    names = options.areas or list(AREAS)
     if unknown := set(names) - AREAS.keys():
         parser.error(f"no area {', '.join(sorted(unknown))}; there are {', '.join(AREAS)}")
 
-    def one(name: str) -> None:
+    def measure_area(name: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            measure(name, chosen.number, chosen.out, copy_of_tree(Path(folder)))
+            measure(name, options.number, options.out, copy_tree(Path(folder)))
 
-    with concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
-        list(pool.map(one, names))
-    rows = [json.loads(each) for each in whole_lines(chosen.out)]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(measure_area, names))
+    rows = [json.loads(each) for each in whole_lines(options.out)]
     for name in (*names, None):
         of_area = [each["killed"] for each in rows if name in {each["area"], None}]
         print(f"{name or 'all':10} {sum(of_area):4} of {len(of_area)} killed")

@@ -1,8 +1,8 @@
-"""What ART-E costs besides the model: whole ingests and processes, milliseconds a turn.
+"""Measure ART-E's cost besides the model: whole ingests and processes, milliseconds per turn.
 
-Ingest reads an archive as the reference design does, in turn, twice each. Two scripted policies
-play episodes in the default form: one answers in its first message, one searches and reads before
-it does. Processes are medians of seven, beside an interpreter that does nothing.
+Ingest and the reference design read an archive alternately, twice each. Two scripted policies play
+episodes in the default form: one answers at once, one searches and reads first. Process times are
+medians of seven, next to those of an idle interpreter.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MOST_MAILS = 60_000
 
 
 def ingest(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
-    """Ours and the reference on one archive; the result as JSON."""
+    """Measure our ingest and the reference's on one archive; return JSON."""
     with tempfile.TemporaryDirectory() as folder:
         files = {side: Path(folder) / side for side in ("ours", "reference")}
         ours = ["art_e", "ingest", str(archive), "--format", "enron", "--json", "--replace", "--db"]
@@ -72,11 +72,11 @@ ANSWER = message(answer("on Monday"))
 
 
 def episode(world: World, episodes: int = 200) -> dict[str, Any]:
-    """Milliseconds a turn of both policies in the largest inbox."""
+    """Measure the milliseconds per turn of both policies in the largest inbox."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
         [largest] = inbox_file.inboxes(limit=1)
-        drawn = draw_queries(inbox_file, reference, [largest.address], episodes * SEARCHES)
-        queries = [query for _, query in drawn]
+        pairs = draw_queries(inbox_file, reference, [largest.address], episodes * SEARCHES)
+        queries = [query for _, query in pairs]
         starts = range(0, len(queries), SEARCHES)
         scripts = {
             "answer at once": [[ANSWER]] * episodes,
@@ -89,7 +89,7 @@ def episode(world: World, episodes: int = 200) -> dict[str, Any]:
 
 
 async def _run_all(inbox: Inbox, scripts: Sequence[Sequence[AssistantMessage]]) -> dict[str, float]:
-    """A summary of the milliseconds a turn, and the number of turns."""
+    """Return a summary of the milliseconds per turn, and the number of turns."""
     milliseconds = []
     question = Question("q", "What is this about?", inbox.address)
     for script in scripts:
@@ -98,7 +98,7 @@ async def _run_all(inbox: Inbox, scripts: Sequence[Sequence[AssistantMessage]]) 
         trajectory = await run_episode(played, ScriptedPolicy(script), "benchmark")
         milliseconds.append(1000 * (time.perf_counter() - started) / len(script))
         if trajectory.error is not None or played.rubric.turns != len(script):
-            raise AssertionError(f"the episode went astray: {trajectory.rubric}")
+            raise AssertionError(f"the episode did not follow its script: {trajectory.rubric}")
     return {**summary(milliseconds), "turns": sum(map(len, scripts))}
 
 
@@ -112,11 +112,11 @@ def _search_and_read(queries: Sequence[Query]) -> list[AssistantMessage]:
 
 
 def startup(world: World, runs: int = 7) -> dict[str, Any]:
-    """CPU and wall seconds of whole `art-e` processes over the world's file."""
+    """Measure the CPU and wall seconds of whole `art-e` processes on the world's file."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
         [largest] = inbox_file.inboxes(limit=1)
-        drawn = draw_queries(inbox_file, reference, [largest.address], 10)
-    keywords = max((query.keywords for _, query in drawn), key=len)
+        pairs = draw_queries(inbox_file, reference, [largest.address], 10)
+    keywords = max((query.keywords for _, query in pairs), key=len)
     where = ["--inbox", largest.address, "--db", str(world.db)]
     program = [str(Path(sys.executable).with_name("art-e"))]
     commands = {

@@ -1,8 +1,8 @@
-"""Measures whether the passages shown without a model hold the answer.
+"""Measure whether the passages shown without a model hold the answer.
 
     python -m bench.passages enron.duckdb enron
 
-asks the answerable questions of the test split, then those of a made-up mailbox (`bench.personal`).
+asks the answerable questions of the test split, then those of an invented mailbox (`personal`).
 A passage holds the answer if the question's `must` matches it, else if it has 70 % of the answer's
 words that the question lacks. In brackets: 95 % Wilson intervals.
 """
@@ -42,7 +42,7 @@ def holds(question: Question, text: str, must: str | None = None) -> bool:
 
 
 def passages_read(inbox: Inbox, question: Question) -> tuple[Episode, list[Passage]]:
-    """Ask the offline policy; return the episode, and the passages that it read, best first."""
+    """Ask the offline policy; return the episode and the passages that it read, best first."""
     episode, policy = Episode(inbox, question), OfflinePolicy()
     run_now(run_episode(episode, policy, "bench"), policy)
     return episode, passages_of(episode.messages)
@@ -55,11 +55,11 @@ def measure(db: Path, questions: list[Question], musts: list[str] | None = None)
         for number, question in enumerate(questions):
             inbox = file.open_inbox(question.inbox_address, question.query_date)
             _, passages = passages_read(inbox, question)
-            shown = [each.text for each in best_passages(passages, SHOWN)]
-            right = [holds(question, text, musts[number] if musts else None) for text in shown]
+            texts = [each.text for each in best_passages(passages, SHOWN)]
+            right = [holds(question, text, musts[number] if musts else None) for text in texts]
             first.append(any(right[:1]))
             three.append(any(right))
-            sizes += map(len, shown)
+            sizes += map(len, texts)
     shares = f"first {_share(first)}, first {SHOWN} {_share(three)}"
     return f"n = {len(questions)}, {shares}, {np.mean(sizes):.0f} characters a passage"
 
@@ -72,14 +72,14 @@ def _share(right: list[bool]) -> str:
 
 def main(db: str, source: str) -> None:
     """Print the shares on the golden set's test split and on both halves of the mailbox."""
-    asked = [each for each in load_questions(source, "test") if each.answerable]
-    print(f"{source}, test: {measure(Path(db), asked)}")
+    questions = [each for each in load_questions(source, "test") if each.answerable]
+    print(f"{source}, test: {measure(Path(db), questions)}")
     with tempfile.TemporaryDirectory() as folder:
         personal.write(Path(folder))
         for half, name in enumerate(personal.HALVES):
             musts = [row["must"] for row in personal.questions(half)]
-            asked = load_questions(f"{folder}/{name}.jsonl")
-            print(f"personal, {name}: {measure(Path(folder, 'personal.duckdb'), asked, musts)}")
+            questions = load_questions(f"{folder}/{name}.jsonl")
+            print(f"personal, {name}: {measure(Path(folder, 'personal.duckdb'), questions, musts)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes up a person's mailbox and questions about it: leases, bookings, bills, newsletters.
+"""Invent a person's mailbox and questions about it: leases, bookings, bills, newsletters.
 
     python -m bench.personal FOLDER
 
@@ -31,8 +31,8 @@ TODAY = "2026-06-25"
 HALVES = ("tune", "kept")
 
 
-def _drawn(text: str, random: Random) -> str:
-    """Return `text` with each {a|b} and {1..9} drawn, the inner ones first."""
+def _fill(text: str, random: Random) -> str:
+    """Return `text` with a random choice for each {a|b} and {1..9}, the inner ones first."""
 
     def draw(match: re.Match[str]) -> str:
         low, dots, high = match[1].partition("..")
@@ -46,14 +46,14 @@ def _drawn(text: str, random: Random) -> str:
 def _series(fields: dict[str, Any], random: Random) -> Iterator[dict[str, Any]]:
     first = dt.date.fromisoformat(fields["first"])
     for number in range(fields["count"]):
-        drawn = {name: _drawn(fields[name], random) for name in ("subject", "text")}
-        rows = [[_drawn(cell, random) for cell in row] for row in fields.get("rows", ())]
+        texts = {name: _fill(fields[name], random) for name in ("subject", "text")}
+        rows = [[_fill(cell, random) for cell in row] for row in fields.get("rows", ())]
         day = first + dt.timedelta(number * fields["every"])
-        yield fields | drawn | {"rows": rows, "day": f"{day}"}
+        yield fields | texts | {"rows": rows, "day": f"{day}"}
 
 
 def _quoted(fields: dict[str, Any]) -> str:
-    """Return the mail as a reply quotes it: below Gmail's line, or below Outlook's headers."""
+    """Return the mail as quoted in a reply: below Gmail's line, or below Outlook's headers."""
     sender, day = PEOPLE[fields["by"]], dt.date.fromisoformat(fields["day"])
     text = _text(fields)
     if fields["by"] in ("me", "fiona", "priya", "jens"):
@@ -73,14 +73,14 @@ def _text(fields: dict[str, Any]) -> str:
 
 
 def _page(fields: dict[str, Any]) -> str:
-    """Return the mail as HTML: its table within a table for the layout."""
+    """Return the mail as HTML, its table inside a layout table."""
     rows = (
         "<tr>" + "".join(f'<td style="padding:4px">{escape(cell)}</td>' for cell in row) + "</tr>"
         for row in fields["rows"]
     )
     text, sign = (
-        escape(each).replace("\n", "<br>")
-        for each in (fields["text"], _text(fields | {"rows": [], "text": ""}))
+        escape(part).replace("\n", "<br>")
+        for part in (fields["text"], _text(fields | {"rows": [], "text": ""}))
     )
     table = f"<table border=0>{''.join(rows)}</table>"
     parts = f"<tr><td>{text}</td></tr><tr><td>{table}</td></tr>"
@@ -120,7 +120,7 @@ def _mail(number: int, fields: dict[str, Any], by_id: dict[str, dict[str, Any]])
 
 
 def mails() -> Iterator[RawMessage]:
-    """Yield the mails: those written out, then those of the series."""
+    """Yield the single mails, then those of the series."""
     every = list[dict[str, Any]](TABLE["mail"])
     by_id = {fields["id"]: fields for fields in every if "id" in fields}
     for seed, fields in enumerate(TABLE["series"]):
@@ -130,7 +130,7 @@ def mails() -> Iterator[RawMessage]:
 
 
 def questions(half: int) -> list[dict[str, Any]]:
-    """Return every other question, from the first or from the second, as rows of a golden set."""
+    """Return the odd or the even questions, as rows of a golden set."""
     fixed = {"inbox_address": ME, "query_date": TODAY, "answerable": True}
     rows = table_rows(__file__, "personal.tsv")[half::2]
     return [

@@ -1,12 +1,12 @@
-"""The pictures of the README, made by the project's own commands.
+"""Make the pictures of the README with the project's own commands.
 
-    python -m bench.pictures                  docs/terminal.svg
-    python -m bench.pictures --report FILE    docs/report.png, too: its first screen; and how long
-                                              the page takes to show it
+    python -m bench.pictures                  # docs/terminal.svg
+    python -m bench.pictures --report FILE    # also docs/report.png, the report's first screen;
+                                              # prints how long a browser takes to show it
 
-The terminal is a real one (a pty) that runs `art-e ask --trace`. "Benchmark models" in README makes
-the report, whose page is kept as docs/sample-report.html. `docs/training.png` is the `seeds.png` of
-a reproduction; `docs/speed.png` comes from `python -m bench`.
+The terminal is a real one (a pty) that runs `art-e ask --trace`. The commands of "Benchmark models"
+in README make the report; docs/sample-report.html is a copy. `docs/training.png` is the `seeds.png`
+of a reproduction; `docs/speed.png` comes from `python -m bench`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tests.processes import on_terminal
 
 DOCS = Path(__file__).parent.parent / "docs"
 WIDTH = 126
-# Bodies of one or two sentences: the whole episode fits a picture.
+# Bodies have one or two sentences, so that the whole episode fits a picture.
 WORLD = "synthetic:2000,short"
 QUESTION = "What is Niccolò's relocation allowance?"
 OPTIONS = (
@@ -39,14 +39,14 @@ OPTIONS = (
 ).split()
 # The window of the report, in pixels; the charts need few colours.
 PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 720, 128
-# In ms since the page was asked for: when text and charts were first painted, and its end.
+# In ms since navigation: the first contentful paint, and the end of the load event.
 PAINTED = "performance.getEntriesByName('first-contentful-paint')"
 TIMES = f"[{PAINTED}[0].startTime, performance.getEntriesByType('navigation')[0].loadEventEnd]"
 LOADS = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make the pictures; the exit code."""
+    """Make the pictures; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.pictures", description=__doc__)
     parser.add_argument("--report", type=Path, metavar="FILE", help="report to photograph")
     report = parser.parse_args(arguments).report
@@ -55,22 +55,22 @@ def main(arguments: list[str] | None = None) -> int:
     (DOCS / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
     if report is not None:
         (DOCS / "report.png").write_bytes(screenshot(report))
-        print(measured(report))
+        print(load_times(report))
     return 0
 
 
 def terminal_picture() -> str:
-    """The terminal after the question, as SVG that fetches nothing."""
+    """Return the terminal after the question, as SVG without external resources."""
     screen = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     typed = f'art-e ask "{QUESTION}"', f" \\\n    {shlex.join(OPTIONS)}"
     screen.print(Text.assemble(("$ ", "bold green"), *typed), overflow="fold", no_wrap=False)
     with tempfile.TemporaryDirectory() as folder:
         printed = _ask(Path(folder))
     for line in Text.from_ansi(printed).split("\n"):
-        # A terminal breaks lines at its edge, within words too.
+        # A terminal breaks lines at its edge, even within words.
         pieces = line.divide(range(WIDTH, max(len(line.plain), WIDTH), WIDTH))
         screen.print(Text("\n").join(pieces), no_wrap=True, crop=False)
-    # Names its font, and does not fetch it.
+    # Name the font, but don't fetch it.
     style = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     return screen.export_svg(
         title="art-e", theme=terminal_theme.MONOKAI, code_format=style, unique_id="art-e"
@@ -78,7 +78,6 @@ def terminal_picture() -> str:
 
 
 def _ask(folder: Path) -> str:
-    """The output of the command to a terminal, notes included."""
     environment = {"ART_E_HOME": str(folder), "PYTHONPATH": str(DOCS.parent)}
     environment["COLORTERM"] = "truecolor"
     ingest = [sys.executable, "-m", "art_e", "ingest", WORLD, "--db", "world.duckdb"]
@@ -88,24 +87,24 @@ def _ask(folder: Path) -> str:
 
 
 def screenshot(report: Path) -> bytes:
-    """The first screen of the report, as PNG of few colours."""
+    """Return the first screen of the report, as PNG with few colours."""
     with running_browser() as browser:
         visit = Visit(browser, width=PAGE_WIDTH, height=PAGE_HEIGHT)
-        taken = visit.open(report).screenshot()
+        screen = visit.open(report).screenshot()
         visit.close()
     picture = io.BytesIO()
-    colours = Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS)
+    colours = Image.open(io.BytesIO(screen)).convert("RGB").quantize(COLOURS)
     colours.save(picture, "PNG", optimize=True)
     return picture.getvalue()
 
 
-def measured(report: Path) -> str:
-    """What a browser needs to show the report; medians of `LOADS`."""
+def load_times(report: Path) -> str:
+    """Measure how long a browser takes to show the report; medians of `LOADS`."""
     with running_browser() as browser:
         visits = [Visit(browser, width=PAGE_WIDTH, height=PAGE_HEIGHT) for _ in range(LOADS)]
         pages = [each.open(report) for each in visits]
-        for each in pages:
-            each.wait_for_function(f"{PAINTED}.length > 0")
+        for page in pages:
+            page.wait_for_function(f"{PAINTED}.length > 0")
         painted, loaded = zip(*(each.evaluate(TIMES) for each in pages), strict=True)
         complaints = sum(len(each.complaints) + len(each.fetched) for each in visits)
     return (

@@ -1,7 +1,7 @@
-"""Seeded queries for a file: words that stand together in one of its mails.
+"""Draw seeded queries for a file: words that occur together in one of its mails.
 
-A query has one to four words of middling frequency in the whole file. Half the queries have a date
-filter that their mail passes, every fifth its sender or one of its recipients.
+A query has one to four words of medium frequency in the whole file. Half the queries have a date
+filter that the mail passes, every fifth the mail's sender or one of its recipients.
 """
 
 import datetime as dt
@@ -14,8 +14,8 @@ from art_e.inbox.tokenizer import STOP_WORDS, words
 from bench.reference import ReferenceInbox
 from tests.queries import Query
 
-# Middling: the middle half of the 394 informative words of 73 real questions, by their share of
-# the mails in the Enron archive.
+# Medium: the middle half of the 394 informative words of 73 real questions, by the share of mails
+# in the Enron archive that have them.
 LEAST_SHARE, MOST_SHARE = 0.0033, 0.056
 MEDIUM, SMALL = 1_000, 100
 
@@ -35,7 +35,7 @@ class _Mail(NamedTuple):
 
 
 def unequal_inboxes(inbox_file: InboxFile) -> list[InboxSummary]:
-    """The largest inbox, a medium one and a small one, without repetition."""
+    """Return the largest inbox, a medium one and a small one, without duplicates."""
     inboxes = inbox_file.inboxes()
     sizes = (inboxes[0].emails, MEDIUM, SMALL)
     return list(
@@ -50,15 +50,15 @@ def draw_queries(
     count: int,
     seed: int = 0,
 ) -> list[InboxQuery]:
-    """`count` queries, spread evenly over `addresses`, in seeded order."""
+    """Draw `count` queries, divided evenly among `addresses`, in seeded order."""
     rng = Random(seed)
-    drawn: list[InboxQuery] = []
+    queries: list[InboxQuery] = []
     for number, address in enumerate(addresses):
-        wanted = count // len(addresses) + (number < count % len(addresses))
-        mails = _mails_with_words(inbox_file, reference, address, wanted, rng)
-        drawn += [InboxQuery(address, _query(rng.choice(mails), rng)) for _ in range(wanted)]
-    rng.shuffle(drawn)
-    return drawn
+        share = count // len(addresses) + (number < count % len(addresses))
+        mails = _mails_with_words(inbox_file, reference, address, share, rng)
+        queries += [InboxQuery(address, _query(rng.choice(mails), rng)) for _ in range(share)]
+    rng.shuffle(queries)
+    return queries
 
 
 def _query(mail: _Mail, rng: Random) -> Query:
@@ -80,29 +80,29 @@ def _query(mail: _Mail, rng: Random) -> Query:
 def _mails_with_words(
     inbox_file: InboxFile, reference: ReferenceInbox, address: str, count: int, rng: Random
 ) -> list[_Mail]:
-    """About `count` mails of an inbox with words to search for; all of a smaller inbox."""
+    """Return up to `2 * count` mails of an inbox with words to search for."""
     rows = inbox_file.execute(
         "SELECT DISTINCT email_id FROM parties WHERE address_id ="
         " (SELECT address_id FROM addresses WHERE address = ?) ORDER BY email_id",
         [address],
     ).fetchall()
     ids = rng.sample([email_id for (email_id,) in rows], min(2 * count, len(rows)))
-    found = inbox_file.execute(
+    rows = inbox_file.execute(
         "SELECT sent_at, from_address, [each.address for each in to_recipients], subject, body"
         f" FROM emails WHERE email_id IN ({', '.join(map(str, ids))}) ORDER BY email_id"
     ).fetchall()
-    texts = [_words_of(f"{subject} {body}") for *_, subject, body in found]
+    texts = [_words_of(f"{subject} {body}") for *_, subject, body in rows]
     total = inbox_file.counts["stored"]
     frequencies = reference.mails_with(sorted({word for text in texts for word in text}))
-    least, most = max(2, LEAST_SHARE * total), max(10, MOST_SHARE * total)
-    middling = {word for word, mails in frequencies.items() if least <= mails <= most}
+    low, high = max(2, LEAST_SHARE * total), max(10, MOST_SHARE * total)
+    medium = {word for word, mails in frequencies.items() if low <= mails <= high}
     mails = [
-        _Mail(sent_at, sender, list(filter(None, to)), [word for word in text if word in middling])
-        for (sent_at, sender, to, *_), text in zip(found, texts, strict=True)
+        _Mail(sent_at, sender, list(filter(None, to)), [word for word in text if word in medium])
+        for (sent_at, sender, to, *_), text in zip(rows, texts, strict=True)
     ]
     mails = [mail for mail in mails if mail.words]
     if not mails:
-        raise AssertionError(f"no mail of {address} has a word of middling frequency")
+        raise AssertionError(f"no mail of {address} has a word of medium frequency")
     return mails
 
 

@@ -1,12 +1,12 @@
-"""The reference design, written from its facts: the baseline of the benchmarks.
+"""Reimplement the reference design, the baseline of the benchmarks.
 
     python -m bench.reference SOURCE DB
 
-mail-parser for parsing; SQLite tables `emails` and `recipients`, filled row by row in one
-transaction; indexes and an FTS5 table over subject and body at the end; search = FTS5 match of
-quoted keywords and the inbox test, newest first, with a snippet. It drops bodies over 5,000
+It parses with mail-parser, fills SQLite tables `emails` and `recipients` row by row in one
+transaction, and then creates indexes and an FTS5 table over subject and body. A search is an FTS5
+match of quoted keywords in one inbox, newest first, with a snippet. It drops bodies over 5,000
 characters, mails to more than 30 recipients, and copies by subject, body and sender. Our reader
-unpacks the archive, which is faster than its own.
+unpacks the archive, because it is faster than the reference's.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ _TO = "EXISTS (SELECT 1 FROM recipients AS r_to WHERE r_to.address = ? AND r_to.
 
 
 class ReferenceMail(NamedTuple):
-    """A mail as the reference stores it; `recipients` are pairs of address and type."""
+    """A mail as the reference stores it; `recipients` has pairs of address and type."""
 
     message_id: str
     subject: str
@@ -71,7 +71,7 @@ class ReferenceMail(NamedTuple):
 
 
 class ReferenceInbox:
-    """A reference file opened for searching, with a connection for each thread."""
+    """An open reference file, with a connection per thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -95,7 +95,7 @@ class ReferenceInbox:
         sent_before: dt.date | None = None,
         max_results: int = 10,
     ) -> list[str]:
-        """Ids of mails of one address that hold all keywords as phrases, newest first."""
+        """Return the ids of an address's mails with all keywords as phrases, newest first."""
         quoted = " ".join('"{}"'.format(word.replace('"', '""')) for word in keywords)
         conditions = ["emails_fts MATCH ?", _INBOX]
         parameters: list[Any] = [quoted, address, address]
@@ -118,7 +118,7 @@ class ReferenceInbox:
         return [message_id for message_id, _ in rows]
 
     def mails_with(self, words: Iterable[str]) -> dict[str, int]:
-        """In how many mails of the file each word occurs; words of no mail are left out."""
+        """Return the document frequency of each word that occurs in the file."""
         connection = self._connection()
         connection.execute(
             "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary"
@@ -139,7 +139,7 @@ class ReferenceInbox:
 
 
 def build(path: Path, mails: Iterable[ReferenceMail]) -> int:
-    """Write a reference file, rows in one transaction and then indexes; the number of mails."""
+    """Write a reference file, first all rows and then indexes; return the number of mails."""
     path.unlink(missing_ok=True)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(_TABLES)
@@ -161,7 +161,7 @@ def build(path: Path, mails: Iterable[ReferenceMail]) -> int:
 
 
 def parse(message: RawMessage) -> ReferenceMail | None:
-    """The mail as mail-parser reads it; None if it fails."""
+    """Parse a mail with mail-parser; return None if that fails."""
     try:
         mail = mailparser.parse_from_bytes(message.data)
         return ReferenceMail(
@@ -178,12 +178,12 @@ def parse(message: RawMessage) -> ReferenceMail | None:
                 if address
             ],
         )
-    except Exception:  # noqa: BLE001 - the reference leaves out what its parser can't read
+    except Exception:  # noqa: BLE001 - the reference skips mail that its parser can't read
         return None
 
 
-def kept(messages: Iterable[RawMessage], counts: Counter[str]) -> Iterator[ReferenceMail]:
-    """The mails that the reference keeps; `counts["read"]` counts all of them."""
+def parse_all(messages: Iterable[RawMessage], counts: Counter[str]) -> Iterator[ReferenceMail]:
+    """Yield the mails that the reference keeps; count all messages in `counts["read"]`."""
     seen: set[tuple[str, str, str]] = set()
     for message in messages:
         assert isinstance(message, RawMessage)
@@ -200,7 +200,7 @@ def kept(messages: Iterable[RawMessage], counts: Counter[str]) -> Iterator[Refer
 def main(source: str, db: str) -> None:
     """Ingest a source in Enron's layout; print the counts as one JSON object."""
     counts = Counter[str]()
-    stored = build(Path(db), kept(open_source(source, "enron"), counts))
+    stored = build(Path(db), parse_all(open_source(source, "enron"), counts))
     print(json.dumps({**counts, "stored": stored}))
 
 

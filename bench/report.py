@@ -1,4 +1,4 @@
-"""Shows what the benchmarks measured: tables, a JSON file and a plot."""
+"""Report the results of the benchmarks: tables, a JSON file and a plot."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def _tables(result: Result) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def write_report(path: Path, results: Sequence[Result], machine: Result) -> list[Path]:
-    """Write the JSON file `path` and, if there are searches, a plot beside it; the files."""
+    """Write the JSON file `path`, and a plot if there are searches; return both paths."""
     path.parent.mkdir(parents=True, exist_ok=True)
     report = {"machine": machine, "results": list(results)}
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -55,7 +55,7 @@ def write_report(path: Path, results: Sequence[Result], machine: Result) -> list
 
 
 def plot_growth(path: Path, searches: Sequence[Result]) -> None:
-    """Cost against size, as a PNG: lines for synthetic worlds, stars for the real archive."""
+    """Plot cost against size as PNG: lines for synthetic worlds, stars for the real archive."""
     rows = pd.json_normalize(list(searches)).sort_values("mails")
     real = rows["world"] == REAL_ARCHIVE
     panels = {

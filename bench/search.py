@@ -1,8 +1,8 @@
-"""Search in an open inbox against the reference design, interleaved in one process.
+"""Measure search in an open inbox against the reference design, interleaved in one process.
 
-Both hold the same mails and get the same seeded queries. Before anything is timed, every mail that
-the reference finds must be among ours. Times are medians over rounds, each with an inbox opened
-anew and its own queries, so that no word is searched for twice.
+Both have the same mails and get the same seeded queries. First, every mail that the reference finds
+must be among our hits. Times are medians over rounds, each with a newly opened inbox and queries of
+its own, so that no word is searched for twice.
 """
 
 import threading
@@ -30,7 +30,7 @@ Search = Callable[[InboxQuery], object]
 def benchmark(
     world: World, queries: int = 200, rounds: int = 3, compared: int = 100
 ) -> dict[str, Any]:
-    """Compare, then time; the result as JSON."""
+    """Compare the hits, then measure the times; return JSON."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
         chosen = unequal_inboxes(inbox_file)
         addresses = [inbox.address for inbox in chosen]
@@ -58,9 +58,9 @@ def benchmark(
 def compare(
     inbox_file: InboxFile, reference: ReferenceInbox, addresses: Sequence[str], count: int
 ) -> dict[str, int]:
-    """How many queries were compared, and the hits of both sides.
+    """Return the number of queries and of hits of both sides.
 
-    Raises `AssertionError` if a mail that the reference finds is not among ours.
+    Raises `AssertionError` if we miss a mail that the reference finds.
     """
     inboxes = {address: inbox_file.open_inbox(address) for address in addresses}
     counts = {"queries": 0, "ours_hits": 0, "reference_hits": 0}
@@ -77,67 +77,67 @@ def compare(
 
 
 def _round(
-    world: World, reference: ReferenceInbox, drawn: Sequence[InboxQuery]
+    world: World, reference: ReferenceInbox, queries: Sequence[InboxQuery]
 ) -> dict[str, dict[str, float]]:
-    """Milliseconds and searches a second of both sides, and their ratios."""
+    """Return the milliseconds and searches per second of both sides, and their ratios."""
     with InboxFile(world.db) as inbox_file:
-        inboxes = {each.address: inbox_file.open_inbox(each.address) for each in drawn}
+        inboxes = {each.address: inbox_file.open_inbox(each.address) for each in queries}
 
-        def ours(each: InboxQuery) -> object:
-            return run_query(inboxes[each.address], each.query)
+        def ours(item: InboxQuery) -> object:
+            return run_query(inboxes[item.address], item.query)
 
-        def theirs(each: InboxQuery) -> object:
-            return reference.search(each.address, *each.query)
+        def theirs(item: InboxQuery) -> object:
+            return reference.search(item.address, *item.query)
 
-        for each in drawn[:WARM_UP]:
-            ours(each)
-            theirs(each)
+        for query in queries[:WARM_UP]:
+            ours(query)
+            theirs(query)
         sides: dict[str, Search] = {"ours": ours, "reference": theirs}
-        times = _turn_by_turn(sides, drawn[WARM_UP:] or drawn)
-        found = {
-            side: {**summary(times[side]), "threads_per_second": _rate(search, drawn)}
+        times = _turn_by_turn(sides, queries[WARM_UP:] or queries)
+        costs = {
+            side: {**summary(times[side]), "threads_per_second": _rate(search, queries)}
             for side, search in sides.items()
         }
-    faster = {key: found["reference"][key] / found["ours"][key] for key in ("p50", "p95", "mean")}
-    rates = [each["threads_per_second"] for each in found.values()]
-    return {**found, "ratios": {**faster, "threads_per_second": rates[0] / rates[1]}}
+    faster = {key: costs["reference"][key] / costs["ours"][key] for key in ("p50", "p95", "mean")}
+    rates = [each["threads_per_second"] for each in costs.values()]
+    return {**costs, "ratios": {**faster, "threads_per_second": rates[0] / rates[1]}}
 
 
 def _turn_by_turn(
     sides: dict[str, Search], queries: Sequence[InboxQuery]
 ) -> dict[str, list[float]]:
-    """Milliseconds of each query by each side; the sides alternate in going first.
+    """Return the milliseconds of each query by each side; the sides take turns at going first.
 
-    A turn is `TURN` queries. With turns of one query the CPU's caches hold the other side's data,
-    which costs each search about 0.05 ms.
+    A turn is `TURN` queries. With turns of a single query the CPU's caches would hold the other
+    side's data, which costs each search about 0.05 ms.
     """
     times: dict[str, list[float]] = {side: [] for side in sides}
     order = list(sides.items())
     for start in range(0, len(queries), TURN):
         for side, search in order:
-            for each in queries[start : start + TURN]:
+            for query in queries[start : start + TURN]:
                 started = time.perf_counter()
-                search(each)
+                search(query)
                 times[side].append(1000 * (time.perf_counter() - started))
         order.reverse()
     return times
 
 
 def _rate(search: Search, queries: Sequence[InboxQuery]) -> float:
-    """Queries a second by eight threads, each running the whole list from its own start."""
+    """Return the queries per second of eight threads that run the list from different starts."""
     ready = threading.Barrier(THREADS + 1)
 
     def work(number: int) -> None:
         start = number * len(queries) // THREADS
         search(queries[start])  # opens the thread's own connection
         ready.wait()
-        for each in (*queries[start:], *queries[:start]):
-            search(each)
+        for query in (*queries[start:], *queries[:start]):
+            search(query)
 
     with ThreadPoolExecutor(THREADS) as pool:
         working = [pool.submit(work, number) for number in range(THREADS)]
         ready.wait()
         started = time.perf_counter()
-        for each in working:
-            each.result()
+        for thread in working:
+            thread.result()
         return THREADS * len(queries) / (time.perf_counter() - started)

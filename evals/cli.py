@@ -27,7 +27,7 @@ from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
 from evals import benchmark
 from evals.judges import choose_judge, needs_model
-from evals.judges.cli import JudgesOption, chosen_judges, judge, label, note_cost, note_recipients
+from evals.judges.cli import JudgesOption, choose_judges, judge, label, note_cost, note_recipients
 from evals.metrics import HEADLINE
 from evals.metrics import compare as compare_models
 from evals.report import tables
@@ -35,20 +35,20 @@ from evals.report.build import build_report
 from evals.report.tables import digits, number, percent, usd
 from evals.scored import Judge, Key, Scored, check_questions, load_run
 
-# Of an episode: about four searches and two mails read, each turn sending all before it again.
+# A typical episode: four searches and two mails read; each turn sends the whole conversation.
 _TYPICAL, _TURNS = Usage(15_000, 0, 600), 5
-_VERDICT = Usage(2_340, 0, 180)  # of a verdict: is it right, and do two mails support it?
-_RETRIES = 7  # nobody waits for a benchmark's calls
+_VERDICT = Usage(2_340, 0, 180)  # of two calls: is the answer right, and do two mails support it?
+_RETRIES = 7  # more than for `art-e ask`, because nobody waits for a single call
 _MODELS = f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."
 
 app = Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:
-    """Print the figures, and what judging cost; exit with 1 if a model has no figure."""
+    """Print the figures and the cost of judging; exit with 1 if a model was not measured."""
     models = metrics["models"]
-    for each in judges:
-        note_cost(each)
+    for one in judges:
+        note_cost(one)
     if as_json:
         output.print_json({**metrics, "run": str(run.folder)})
     else:
@@ -63,22 +63,21 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         for name, figures in models.items():
             output.print_lines(*(f"{name}: {line}" for line in _notes(figures)))
         cost = output.total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
-        asked = output.plural(sum(figures["n"] for figures in models.values()), "episode")
+        episodes = output.plural(sum(figures["n"] for figures in models.values()), "episode")
         report = f"the report: art-e eval report {run.folder}"
-        output.print_lines(f"{asked}, {output.format_usd(cost)}", f"run: {run.folder}", report)
+        output.print_lines(f"{episodes}, {output.format_usd(cost)}", f"run: {run.folder}", report)
     if not all(each["measured"] for each in models.values()):
         raise Exit(1)
 
 
 def _row(name: str, figures: Mapping[str, Any]) -> list[str]:
     cells = [column.cell(figures) for column in tables.FIRST]
-    # Intervals of all columns would need more room than a terminal has.
+    # Intervals for all columns would not fit a terminal.
     shares = [cell.brief for cell in cells[: len(HEADLINE)]]
     return [name, f"{figures['n']:,}", *shares, *(cell.value for cell in cells[len(HEADLINE) :])]
 
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
-    """What the table has no room for."""
     yield from figures["reservations"]
     if figures["not_asked"]:
         yield f"not asked: {figures['not_asked']:,} more"
@@ -124,20 +123,20 @@ def run(
     prompt: Annotated[Path | None, Option(metavar="FILE", help="System prompt to compare.")] = None,
     preset: Annotated[
         Literal["published-100"] | None,
-        Option(help="The form in which the published figures were measured."),
+        Option(help="Ask as in the published measurement."),
     ] = None,
     closed_book: Annotated[
-        bool, Option("--closed-book", help="Ask without tools: what a model knows by heart.")
+        bool, Option("--closed-book", help="Ask without tools, to see what a model has memorized.")
     ] = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what models and judges would be asked, and the cost.")
+        bool, Option("--dry-run", help="Show the planned calls and their cost; ask nothing.")
     ] = False,
-    resume: Annotated[bool, Option("--resume", help="Resume --out, or the last killed.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Resume --out, or an unfinished run.")] = False,
     max_turns: Annotated[int | None, Option(min=1, help="Turns a question [default: 10].")] = None,
     recipe: model_options.RecipeOption = None,
     concurrency: Annotated[
         int | None,
-        Option(min=1, help="Questions at a time of each model [default: 8 if hosted, else 1]."),
+        Option(min=1, help="Concurrent questions of each model [default: 8 if hosted, else 1]."),
     ] = None,
     effort: model_options.EffortOption = None, temperature: model_options.TemperatureOption = None,
     max_cost: model_options.MaxCostOption = None,
@@ -151,14 +150,14 @@ def run(
 ) -> None:  # fmt: skip
     """Ask every question, judge the answers, print accuracy with intervals.
 
-    A small model knows only the prompt and the tools of its training: all models of the run are
-    asked in that form. --recipe gives another.
+    A small model works only with the prompt and tools that it was trained with, so all models of
+    the run get these. --recipe chooses others.
 
-    --preset published-100 asks the first 100 test questions with one source, in the reference's
-    prompt, one call a turn, searches that need every word, temperature 1, and a judge of
-    "semantically similar". The run lists what differs from the published measurement.
+    --preset published-100 asks the first 100 test questions with one source as the reference did:
+    its prompt, one call a turn, searches that need every word, temperature 1, and a judge that
+    asks for "semantically similar". The run lists what differs from the published measurement.
 
-    After a kill or a failure, the same command with --resume asks only what was not measured."""
+    After a kill or a failure, repeat the command with --resume to ask the remaining questions."""
     names = list(dict.fromkeys(models))
     form = model_options.chosen_form(
         recipe, max_turns, () if preset else names, other_prompt=closed_book or prompt is not None
@@ -176,8 +175,8 @@ def run(
         if recipe is None:
             view, template = benchmark.PUBLISHED_VIEW, benchmark.PUBLISHED_PROMPT
     judge_names = list(dict.fromkeys(judge or [setting("judge") or OFFLINE]))
-    own = None if gpu_usd_per_hour is None else [each for each in names if Model(each).self_hosted]
-    if own == []:
+    served = None if gpu_usd_per_hour is None else [n for n in names if Model(n).self_hosted]
+    if served == []:
         raise UserError(
             "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
             " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
@@ -185,28 +184,28 @@ def run(
     source, path = questions or str(default_golden()), chosen_db(db)
     loaded, differences = load_questions(source, split), list[str]()
     if preset is None:
-        asked, how = benchmark.drawn(loaded, limit), "drawn over inboxes and kinds (seed 0)"
+        sample, basis = benchmark.sample_questions(loaded, limit), "stratified by inbox and kind"
     else:
-        asked, how = benchmark.published_100(loaded, source, limit), "of the test, one source each"
-        differences = benchmark.published_differences(source, len(asked), judge_names[0], recipe)
-    fewer = preset and len(asked) < benchmark.PUBLISHED_N
-    notes = [f"{len(asked)} of {len(loaded)} questions, {how}"] * (len(asked) < len(loaded))
+        sample, basis = benchmark.published_100(loaded, source, limit), "test, one source each"
+        differences = benchmark.published_differences(source, len(sample), judge_names[0], recipe)
+    fewer = preset and len(sample) < benchmark.PUBLISHED_N
+    notes = [f"{len(sample)} of {len(loaded)} questions, {basis}"] * (len(sample) < len(loaded))
     notes += [f"not as published: {line}" for line in differences]
     with InboxFile(path) as inbox_file:
-        check_questions(asked, inbox_file)
+        check_questions(sample, inbox_file)
         if dry_run:
             _check_judge(judge, names)
-            _show_fees(_fees(names, judge_names, len(asked) * repeat), notes, as_json)
+            _show_fees(_fees(names, judge_names, len(sample) * repeat), notes, as_json)
             return
         judges = [
-            choose_judge(each, max_cost_usd=max_cost, published=bool(preset))
-            for each in judge_names
+            choose_judge(name, max_cost_usd=max_cost, published=bool(preset))
+            for name in judge_names
         ]
         config = benchmark.BenchmarkConfig(
             models=names, questions=source,
-            questions_hash=digest(json.dumps([each.to_row() for each in asked], sort_keys=True)),
+            questions_hash=digest(json.dumps([each.to_row() for each in sample], sort_keys=True)),
             split="test" if preset else split, limit=limit,
-            preset=f"{len(asked)} as in {preset}" if fewer else preset, differences=differences,
+            preset=f"{len(sample)} as in {preset}" if fewer else preset, differences=differences,
             repeat=repeat, judges=[each.name for each in judges], prompt=template.facts,
             recipe=recipe, max_turns=form.max_turns, view=replace(view, closed_book=closed_book),
             concurrency={
@@ -215,30 +214,30 @@ def run(
             },
             reasoning_effort=effort, temperature=temperature,
             max_cost_usd=max_cost, tool_calls=tool_calls, timeout_s=timeout, retries=retries,
-            gpu_usd_per_hour=gpu_usd_per_hour, self_hosted=own, db=str(inbox_file.path),
+            gpu_usd_per_hour=gpu_usd_per_hour, self_hosted=served, db=str(inbox_file.path),
             inbox=inbox_file.digest, command=shlex.join(["art-e", *sys.argv[1:]]),
         )  # fmt: skip
-        killed, ran = _killed(config, asked, out) if resume else (None, {})
-        entrants = [_entrant(name, config, form, killed) for name in names]
-        _check_judge(judge, names)  # after `_entrant`, which names a model that is unknown
+        unfinished, episodes = _unfinished(config, sample, out) if resume else (None, {})
+        entrants = [_entrant(name, config, form, unfinished) for name in names]
+        _check_judge(judge, names)  # after `_entrant`, which rejects an unknown model
         note_recipients(judge_names)
-        fees = _fees(names, judge_names, len(asked) * repeat, ran)
+        fees = _fees(names, judge_names, len(sample) * repeat, episodes)
         notices = filter(None, (Model(name).notice for name in names))
         for line in [*notices, *notes, *(f"estimate: {fee.line}" for fee in fees)]:
             output.note(line)
-        started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
-        episodes = len(asked) * repeat * len(names)
+        run = unfinished or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
+        total = len(sample) * repeat * len(names)
         try:
-            with output.progress("episodes", episodes) as advance:
+            with output.progress("episodes", total) as advance:
                 metrics = benchmark.run_benchmark(
-                    asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
+                    sample, entrants, inbox_file, judges, run, max_turns=config.max_turns,
                     prompt=template, view=config.view, repeats=repeat,
                     on_scored=lambda _: advance(),
                 )  # fmt: skip
         finally:
-            if not started.complete:
-                _note_cut(started, benchmark.on_disk(started, asked), episodes, max_cost)
-    _show(metrics, started, judges, as_json)
+            if not run.complete:
+                _note_unfinished(run, benchmark.stored_episodes(run, sample), total, max_cost)
+    _show(metrics, run, judges, as_json)
 
 
 def _check_options(
@@ -246,10 +245,10 @@ def _check_options(
     questions: str | None,
 ) -> None:  # fmt: skip
     """Raise `UserError` for options that exclude each other, or a missing golden set."""
-    if twice := [name for name, value in decided.items() if value is not None]:
-        raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
+    if extra := [name for name, value in decided.items() if value is not None]:
+        raise UserError(f"--preset decides --{' and --'.join(extra)} too; leave one of them out")
     if closed_book and "offline" in models:
-        raise UserError("offline knows nothing without mail: leave out --closed-book or the model")
+        raise UserError("offline can't answer without mail: leave out --closed-book or the model")
     if closed_book and prompt is not None:
         raise UserError("--closed-book has its own prompt; leave out --prompt")
     if questions is None and not default_golden().is_dir():
@@ -257,41 +256,41 @@ def _check_options(
         raise UserError(f"{why}; give --questions, or run art-e golden generate")
 
 
-def _killed(
-    config: benchmark.BenchmarkConfig, asked: Sequence[Question], out: Path | None
+def _unfinished(
+    config: benchmark.BenchmarkConfig, questions: Sequence[Question], out: Path | None
 ) -> tuple[Run | None, dict[Key, Scored]]:
-    """Return the run to resume, if there is one, and its episodes."""
-    run = benchmark.find_killed(config, runs_folder(), out)
+    run = benchmark.find_unfinished(config, runs_folder(), out)
     if run is None:
         output.note("nothing to resume: this is a new run")
         return None, {}
-    ran = benchmark.on_disk(run, asked)
-    measured = sum(each.measured for each in ran.values())
+    episodes = benchmark.stored_episodes(run, questions)
+    measured = sum(each.measured for each in episodes.values())
     output.note(f"resuming {run.folder}: {output.plural(measured, 'episode')} there already")
-    return run, ran
+    return run, episodes
 
 
-def _note_cut(run: Run, ran: Mapping[Key, Scored], episodes: int, max_cost: float | None) -> None:
-    """Say on stderr what happened to a run that is not complete, and how to resume it."""
+def _note_unfinished(
+    run: Run, episodes: Mapping[Key, Scored], total: int, max_cost: float | None
+) -> None:
     what = "stopped by Ctrl-C" if output.interrupted() else "not complete"
-    measured = sum(each.measured for each in ran.values())
+    measured = sum(each.measured for each in episodes.values())
     more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out {run.folder}"
-    kept = f"{measured:,} of {output.plural(episodes, 'episode')} measured and kept"
-    output.note(f"{what}: {kept}; to ask the rest give the same command with {more}")
+    progress = f"{measured:,} of {output.plural(total, 'episode')} measured and kept"
+    output.note(f"{what}: {progress}; to ask the rest give the same command with {more}")
 
 
 def _entrant(
-    name: str, config: benchmark.BenchmarkConfig, form: EpisodeForm, killed: Run | None
+    name: str, config: benchmark.BenchmarkConfig, form: EpisodeForm, unfinished: Run | None
 ) -> benchmark.Entrant:
-    """The model of that name, with what the killed run left of its budget."""
-    turns = {} if killed is None else benchmark.stored_turns(killed)
-    # What was cut short has cost something, too.
+    """Return the model with the part of its budget that the unfinished run did not spend."""
+    turns = {} if unfinished is None else benchmark.stored_turns(unfinished)
+    # Unfinished episodes have cost something, too.
     paid = (step for key, steps in turns.items() if key.model == name for step in steps)
     spent = sum(step.cost_usd or 0.0 for step in paid)
     limit, at_once = config.max_cost_usd, config.concurrency[name]
     temperature = config.temperature
     if config.preset:
-        # The default that the reference relied on, if the model takes any.
+        # The API's default, on which the reference relied; None if the model takes none.
         temperature = 1.0 if kind_of(name) != "hosted" or accepts(name).temperature else None
     options = ModelOptions(
         temperature=temperature, reasoning_effort=config.reasoning_effort,
@@ -301,13 +300,13 @@ def _entrant(
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
     )  # fmt: skip
     policy = Model(name).policy(options)
-    # Other models on the user's hardware would slow it down.
+    # It would compete with other models for the user's hardware.
     alone = name == OFFLINE or Model(name).self_hosted
     return benchmark.Entrant(policy, at_once, alone=alone)
 
 
 def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:
-    """Raise UserError if hosted models would be ranked by words, and nobody said so."""
+    """Raise UserError if hosted models would be ranked by the offline judge without --judge."""
     if not (judge or setting("judge")) and "hosted" in map(kind_of, models):
         why = "without a model as judge, right answers in other words count as wrong"
         fix = "give --judge MODEL, or --judge offline to rank hosted models all the same"
@@ -315,7 +314,7 @@ def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:
 
 
 class _Fee(NamedTuple):
-    """What a model or a judge is likely to cost; `usd` is None for an unknown price."""
+    """The expected cost of a model or judge; `usd` is None for an unknown price."""
 
     name: str
     questions: int
@@ -326,22 +325,22 @@ class _Fee(NamedTuple):
     def line(self) -> str:
         cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
         what = "answer" if self.name.startswith("judge ") else "question"
-        asked = output.plural(self.questions, what)
-        return f"{self.name}: {cost} for {asked}, about {self.calls:,} calls"
+        count = output.plural(self.questions, what)
+        return f"{self.name}: {cost} for {count}, about {self.calls:,} calls"
 
 
 def _fees(
-    models: Sequence[str], judges: Sequence[str], episodes: int, ran: Mapping[Key, Scored] = {}
+    models: Sequence[str], judges: Sequence[str], total: int, episodes: Mapping[Key, Scored] = {}
 ) -> list[_Fee]:
-    """Return what is left to ask of each model, and of each judge about their answers."""
-    left = dict.fromkeys(models, episodes)
-    for key, scored in ran.items():
+    """Estimate the cost of what remains to be asked, for each model and judge."""
+    left = dict.fromkeys(models, total)
+    for key, scored in episodes.items():
         left[key.model] -= scored.measured
-    asked = [(name, n, _TYPICAL, _TURNS) for name, n in left.items()]
-    asked += [(f"judge {name}", sum(left.values()), _VERDICT, 2) for name in judges]
+    work = [(name, n, _TYPICAL, _TURNS) for name, n in left.items()]
+    work += [(f"judge {name}", sum(left.values()), _VERDICT, 2) for name in judges]
     return [
         _Fee(label, n, n * calls, expected_cost(name, [usage], n))
-        for label, n, usage, calls in asked
+        for label, n, usage, calls in work
         if n and needs_model(name := label.removeprefix("judge "))
     ]
 
@@ -366,11 +365,11 @@ def rejudge(
     ] = None,
     out: OutOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Judge a run's answers anew, as a new run; no model is asked its questions again."""
+    """Judge a run's answers again, as a new run; the models are not asked again."""
     source = find_run(name, runs_folder())
     if not (source.folder / "metrics.json").exists():
-        raise UserError(f"{source.id} was not measured to its end; resume it first")
-    judges = chosen_judges(judge or [OFFLINE], max_cost)
+        raise UserError(f"{source.id} is not complete; resume it first")
+    judges = choose_judges(judge or [OFFLINE], max_cost)
     config = source.config | {"judges": [each.name for each in judges]}
     config |= {"rejudged": str(source.folder), "command": shlex.join(["art-e", *sys.argv[1:]])}
     with InboxFile(db or Path(config["db"])) as inbox_file:
@@ -393,34 +392,33 @@ def compare(
     (a, facts_a), (b, facts_b) = _side(run_a), _side(run_b)
     if a.judges[:1] != b.judges[:1]:
         output.note(f"A was judged by {', '.join(a.judges[:1])}, B by {', '.join(b.judges[:1])}")
-    found = compare_models(a.scored, b.scored)
+    comparison = compare_models(a.scored, b.scored)
     if as_json:
-        output.print_json({"a": facts_a, "b": facts_b, **found})
+        output.print_json({"a": facts_a, "b": facts_b, **comparison})
         return
-    differences = tables.differences(found["figures"])
+    differences = tables.differences(comparison["figures"])
     rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
-    title, caption = f"{found['n']:,} pairs", "in brackets: 95 % interval of B - A"
-    if found["scope"]:
-        caption += f", {found['scope']}"
+    title, caption = f"{comparison['n']:,} pairs", "in brackets: 95 % interval of B - A"
+    if comparison["scope"]:
+        caption += f", {comparison['scope']}"
     output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         head = f"{entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}"
-        told = (head, *entry.figures["reservations"])
-        output.print_lines(*(f"{side}: {line}" for line in told))
-    output.print_lines(*tables.summary(found, "A", "B"))
-    for flip in found["flipped"][:_SHOWN_FLIPS]:
+        notes = (head, *entry.figures["reservations"])
+        output.print_lines(*(f"{side}: {line}" for line in notes))
+    output.print_lines(*tables.summary(comparison, "A", "B"))
+    for flip in comparison["flipped"][:_SHOWN_FLIPS]:
         lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
         lines.append((output.one_line(flip["question"]), "bold"))
         for name, answer in (("gold", flip["gold"]), ("A", flip["a"]), ("B", flip["b"])):
             lines += [(f"\n  {name:6}", "dim"), output.one_line(answer or "(none)")]
         output.print_text(*lines)
-    if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
+    if (more := len(comparison["flipped"]) - _SHOWN_FLIPS) > 0:
         output.print_lines(f"and {more:,} more flipped; --json has them all")
 
 
 def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
-    """The model that `RUN:MODEL` names, and what to say about it."""
     name, _, model = argument.partition(":")
     entries = tables.measure([find_run(name, runs_folder())])
     models = {each.model: each for each in entries}
@@ -453,8 +451,8 @@ def report(
 ) -> None:
     """Write report.html, which works without network or server, its charts as PNGs, and its first
     table as Markdown (table.md)."""
-    found = [find_run(each, runs_folder()) for each in runs]
-    distinct = list({each.folder.resolve(): each for each in found}.values())
+    chosen = [find_run(each, runs_folder()) for each in runs]
+    distinct = list({each.folder.resolve(): each for each in chosen}.values())
     folder = out or distinct[0].folder
     page, *plots = build_report(distinct, folder, published=published)
     if as_json:

@@ -1,8 +1,8 @@
-"""From episodes with verdicts to figures with intervals: what `metrics.json` holds.
+"""Compute `metrics.json`: figures with intervals, from episodes with verdicts.
 
-docs/evaluation.md has its fields, and those of a comparison; `figures.toml` what shares and means
-are over. What failed for an outside reason is in no figure. If answers were not judged, a figure
-that needs their verdicts has a "range" in place of a value (`evals.statistics.Estimate`)."""
+docs/evaluation.md describes its fields and those of a comparison; `figures.toml` has the columns of
+shares and means. Episodes that failed for an outside reason are left out. If answers were not
+judged, a figure that needs their verdicts has a "range" (`evals.statistics.Estimate`)."""
 
 import datetime as dt
 import re
@@ -32,7 +32,7 @@ STEPS: dict[str, str] = FIGURES["steps"]
 
 
 def ended_at(scored: Scored) -> str:
-    """The step at which the episode ended."""
+    """Return where the episode ended, a key of `STEPS`: the first that holds."""
     rubric = scored.trajectory.rubric
     holds = {
         "failed": scored.trajectory.error is not None,
@@ -42,7 +42,7 @@ def ended_at(scored: Scored) -> str:
         "right": scored.correct,
         "made_up": not scored.question.answerable,
         "gold_unknown": rubric["read_gold"] is None,
-        # A mail can be read without a search, by an id that another mail names.
+        # A mail can be read without a search, by an id in another mail.
         "not_found": not (rubric["found_gold"] or rubric["read_gold"]),
         "found_not_read": not rubric["read_gold"],
         "abstained_though_read": scored.abstained,
@@ -53,44 +53,42 @@ def ended_at(scored: Scored) -> str:
 
 # ---- Episodes as a table, and figures as shares and means of its columns.
 
-
 SHARES, MEANS = FIGURES["shares"], FIGURES["means"]
 _COLUMNS = {**SHARES, **MEANS, "latency_mean_s": ["total"]}
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
-_BY_VERDICT = ("correct", "wrong", "abstained")  # not known of an unjudged episode
+_BY_VERDICT = ("correct", "wrong", "abstained")  # unknown for an unjudged episode
 _STATES = ("ended", "abstained", "unjudged", "unsure", "disputed", "resisted")
 _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
-    """One row an episode, by the verdicts of the judge of that number; None if unknown."""
+    """Return a row per episode, by the verdicts of judge number `judge`; None if unknown."""
     verdicts = [each.verdict_of(judge) for each in scored]
-    asked, ran = [each.question for each in scored], [each.trajectory for each in scored]
-    texts = {
-        "question": [each.id for each in asked], "inbox": [each.inbox_address for each in asked],
-        "kind": [each.kind for each in asked], "difficulty": [each.difficulty for each in asked],
-        "attack": [each.provenance.get("attack") for each in asked],
-        "ended_at": [ended_at(each) for each in scored],
-    }  # fmt: skip
+    questions = [each.question for each in scored]
+    runs = [each.trajectory for each in scored]
+    keys = {"question": "id", "inbox": "inbox_address", "kind": "kind", "difficulty": "difficulty"}
+    texts = {name: [getattr(each, key) for each in questions] for name, key in keys.items()}
+    texts["attack"] = [each.provenance.get("attack") for each in questions]
+    texts["ended_at"] = [ended_at(each) for each in scored]
     columns: dict[str, Any] = {
-        "answerable": [bool(each.answerable) for each in asked],
-        "unanswerable": [not each.answerable for each in asked],
-        "repeat": [each.repeat for each in ran],
+        "answerable": [bool(each.answerable) for each in questions],
+        "unanswerable": [not each.answerable for each in questions],
+        "repeat": [each.repeat for each in runs],
         "verdict": verdicts,
         "correct": [each.correct_by(judge) for each in scored],
         "right": [bool(each.question.answerable) and each.correct_by(judge) for each in scored],
         "wrong": [each.wrong_by(judge) for each in scored],
         **{name: [getattr(each, name) for each in scored] for name in _STATES},
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
-        "retries": [each.retries for each in ran],
-        "words": [len((each.final_answer or "").split()) for each in ran],
-        "cost": pd.Series([each.cost_usd for each in ran], dtype=float),
-        **{name: [each.rubric[name] for each in ran] for name in _FACTS},
-        **{name: [each.usage.get(name, 0) for each in ran] for name in _TOKENS},
-        **{name: [each.seconds[name] for each in ran] for name in ("total", "model", "tools")},
+        "retries": [each.retries for each in runs],
+        "words": [len((each.final_answer or "").split()) for each in runs],
+        "cost": pd.Series([each.cost_usd for each in runs], dtype=float),
+        **{name: [each.rubric[name] for each in runs] for name in _FACTS},
+        **{name: [each.usage.get(name, 0) for each in runs] for name in _TOKENS},
+        **{name: [each.seconds[name] for each in runs] for name in ("total", "model", "tools")},
     }
-    # As objects, because pandas' own strings can't hold a lone surrogate.
+    # As objects, because pandas' strings can't hold a lone surrogate.
     table = pd.DataFrame(texts, dtype=object).assign(**columns)
     table["decided"] = table["verdict"].notna() | ~table["ended"].astype(bool)
     table["rest"] = table["total"] - table["model"] - table["tools"]
@@ -99,25 +97,25 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
 
 
 def sample_of(scored: Sequence[Scored]) -> Sample:
-    """The episodes as a sample, for figures with intervals."""
-    asked = [each.question for each in scored]
-    return Sample([each.inbox_address for each in asked], [each.id for each in asked])
+    """Return the episodes as a sample, for figures with intervals."""
+    questions = [each.question for each in scored]
+    return Sample([each.inbox_address for each in questions], [each.id for each in questions])
 
 
 def table_sample(table: pd.DataFrame) -> Sample:
-    """The episodes of the table as a sample."""
+    """Return the episodes of a table as a sample."""
     return Sample(table["inbox"].tolist(), table["question"].tolist())
 
 
 def _values(table: pd.DataFrame, column: str) -> "pd.Series[float]":
-    """The column as numbers; NaN if it needs the verdict on an unjudged answer."""
+    """Return the column as numbers; NaN if it depends on an unjudged answer."""
     values = table[column]
     masked = values.mask(~table["decided"]) if column in _BY_VERDICT else values
     return masked.astype(float)
 
 
 def _figure(table: pd.DataFrame, name: str) -> Estimate:
-    """The figure of that name, or the mean of the column of that name."""
+    """Return the figure `name`, or else the mean of the column `name`."""
     column, *over = _COLUMNS.get(name, [name])
     chosen = table[table[over[0]].astype(bool)] if over else table
     if column not in _BY_VERDICT:
@@ -131,12 +129,8 @@ def _figures(table: pd.DataFrame, names: Iterable[str]) -> dict[str, Estimate]:
 
 
 # ---- The cost of a self-hosted model, measured by the time of its episodes.
-
-# All questions under way share the machine's time, in proportion to their own.
-
-
 class Serving(NamedTuple):
-    """How a model is served: the price of its GPUs in USD an hour, and its questions at a time."""
+    """How a model is served: the price of its GPUs, and the number of concurrent questions."""
 
     usd_per_hour: float
     concurrency: int
@@ -146,7 +140,7 @@ class Serving(NamedTuple):
 
 
 def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
-    """The models of a run's configuration whose cost is measured, and how they were served."""
+    """Return how the models whose cost is measured were served, by a run's configuration."""
     price = config.get("gpu_usd_per_hour")
     if price is None:
         return {}
@@ -154,33 +148,33 @@ def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
 
 
 def gpu_seconds(scored: Sequence[Scored]) -> dict[str, float]:
-    """The machine's time of each measured episode of one model, in seconds, by episode id."""
+    """Return each episode's share of the machine's time, in seconds, by episode id: overlapping
+    episodes share the time from first start to last end, less pauses, by their durations."""
     episodes = [each.trajectory for each in scored if each.measured]
-    took = {each.episode_id: each.seconds["total"] for each in episodes}
-    if not sum(took.values()):
+    durations = {each.episode_id: each.seconds["total"] for each in episodes}
+    if not sum(durations.values()):
         return {}
-    begun = [dt.datetime.fromisoformat(each.started_at).timestamp() for each in episodes]
-    starts, seconds = np.asarray(sorted(zip(begun, took.values(), strict=True))).T
+    times = [dt.datetime.fromisoformat(each.started_at).timestamp() for each in episodes]
+    starts, seconds = np.asarray(sorted(zip(times, durations.values(), strict=True))).T
     latest = np.maximum.accumulate(starts + seconds)
     pauses = np.maximum(0, starts[1:] - latest[:-1]).sum()
-    share = float(latest[-1] - starts[0] - pauses) / sum(took.values())
-    return {episode_id: share * seconds for episode_id, seconds in took.items()}
+    share = float(latest[-1] - starts[0] - pauses) / sum(durations.values())
+    return {episode_id: share * seconds for episode_id, seconds in durations.items()}
 
 
-def load_costed(run: Run) -> list[Scored]:
-    """The episodes of a run as `load_run` gives them, with the costs that the run measured."""
+def load_with_costs(run: Run) -> list[Scored]:
+    """Return the episodes of `load_run`, with the measured cost of self-hosted models."""
     scored = load_run(run)
     for model, serving in servings(run.config).items():
         times = gpu_seconds([each for each in scored if each.trajectory.model == model])
-        for place, each in enumerate(scored):
-            if (time := times.get(each.trajectory.episode_id)) is not None:
-                made = replace(each.trajectory, cost_usd=time * serving.usd_per_hour / 3600)
-                scored[place] = Scored(each.question, made)
+        for place, episode in enumerate(scored):
+            if (time := times.get(episode.trajectory.episode_id)) is not None:
+                cost = time * serving.usd_per_hour / 3600
+                scored[place] = Scored(episode.question, replace(episode.trajectory, cost_usd=cost))
     return scored
 
 
-def _measured(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
-    """The figures that the time of the episodes gives; none without any."""
+def _serving_figures(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
     seconds = list(gpu_seconds(scored).values())
     if not seconds:
         return {}
@@ -205,26 +199,25 @@ def _measured(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
 def run_metrics(
     scored: Sequence[Scored], judges: Sequence[str], models: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The metrics of a run: what it asked, by which judges, and the figures of each model."""
+    """Return a run's metrics: its judges, its questions, and the figures of its models."""
     questions = {each.question.id: each.question for each in scored}.values()
-    asked = {
+    counts = {
         "n": len(questions), "answerable": sum(bool(each.answerable) for each in questions),
         "inboxes": len({each.inbox_address for each in questions}),
         "repeats": max((each.trajectory.repeat for each in scored), default=0) + 1,
     }  # fmt: skip
-    return {"judges": list(judges), "questions": asked, "models": dict(models)}
+    return {"judges": list(judges), "questions": counts, "models": dict(models)}
 
 
 def model_metrics(
     episodes: Iterable[Scored], judges: Sequence[str], serving: Serving | None = None
 ) -> dict[str, Any]:
-    """All figures of one model's episodes, in any order; `serving` has the cost measured."""
-    asked = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
-    scored = [each for each in asked if each.measured]
+    """Return all figures of one model's episodes; with `serving`, their cost is measured."""
+    tried = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
+    scored = [each for each in tried if each.measured]
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
     steps, sample = table["ended_at"].value_counts(), table_sample(table)
-    given = ((each.question, each.trajectory.final_answer, each.verdict_of(0)) for each in scored)
-    judged = is_judged(given)
+    judged = is_judged((e.question, e.trajectory.final_answer, e.verdict_of(0)) for e in scored)
     seconds = table["total"].tolist()
     answered = table[(table["words"] > 0) & ~table["abstained"].astype(bool)]
     priced = serving is None and not table["cost"].isna().any()
@@ -243,7 +236,7 @@ def model_metrics(
         "latency_parts_s": _figures(table, ("model", "tools", "rest")),
         "retries": int(table["retries"].sum()),
         "measured": judged and bool(table["decided"].any()),
-        **_reservations(asked),
+        **_reservations(tried),
         **{name: int(table[name].sum()) for name in ("unjudged", "unsure", "disputed")},
         "funnel": {step: int(steps.get(step, 0)) for step in STEPS},
         "agreement": _agreement([table, *others], judges) if others else None,
@@ -254,16 +247,16 @@ def model_metrics(
         "by_kind": _by_label(table, "kind", KINDS),
         "by_difficulty": _by_label(table, "difficulty", DIFFICULTIES),
         "by_attack": {name: _figure(part, "resistance") for name, part in table.groupby("attack")},
-        **({} if serving is None else _measured(scored, serving)),
+        **({} if serving is None else _serving_figures(scored, serving)),
     }  # fmt: skip
 
 
-def _reservations(asked: Sequence[Scored]) -> dict[str, Any]:
-    ran = sorted((each.trajectory for each in asked), key=lambda each: each.started_at)
-    errors = [each.error for each in ran if each.error is not None]
+def _reservations(scored: Sequence[Scored]) -> dict[str, Any]:
+    runs = sorted((each.trajectory for each in scored), key=lambda each: each.started_at)
+    errors = [each.error for each in runs if each.error is not None]
     kinds = dict(sorted(Counter(each["kind"] for each in errors).items()))
-    unjudged = [each.verdicts[0]["reason"] for each in asked if each.unjudged and each.verdicts]
-    others = {name for each in ran for name in each.served if not same_model(each.model, name)}
+    unjudged = [each.verdicts[0]["reason"] for each in scored if each.unjudged and each.verdicts]
+    others = {name for each in runs for name in each.served if not same_model(each.model, name)}
     lines = []
     if errors:
         counts = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
@@ -275,13 +268,13 @@ def _reservations(asked: Sequence[Scored]) -> dict[str, Any]:
     return {"errors": len(errors), "errors_by_kind": kinds, "reservations": lines}
 
 
-# What may follow a model's name: a date, a number of three digits or more, a word for its version.
+# Suffixes of a model's name: a date, a number of three digits or more, a word for its version.
 _VERSION = re.compile(r"([-:](\d{3,8}|(\d{4}-)?\d\d-\d\d(\d\d)?|preview|exp|free|v\d[\d.:]*))*")
 
 
-def same_model(asked: str, served: str) -> bool:
-    """Whether both name one model, but for providers before the names and versions behind them."""
-    names = (each.lower().replace("@", "-") for each in (asked, served))
+def same_model(requested: str, served: str) -> bool:
+    """Return whether both name one model, ignoring provider prefixes and version suffixes."""
+    names = (each.lower().replace("@", "-") for each in (requested, served))
     bare = (re.sub(r"^(.*/)?([a-z]+\.)*|[-:]latest$", "", each) for each in names)
     short, long = sorted(bare, key=len)
     return long.startswith(short) and _VERSION.fullmatch(long[len(short) :]) is not None
@@ -299,15 +292,15 @@ def _always_right(table: pd.DataFrame) -> Estimate | None:
         return None
     correct = answerable["correct"].mask(~answerable["decided"]).astype("boolean")
     groups = answerable.assign(correct=correct).groupby("question", as_index=False)
-    # One wrong answer decides a question; without one, an unjudged answer leaves it open.
+    # A wrong answer settles a question; otherwise an unjudged one leaves it unknown (NaN).
     always = groups["correct"].all(skipna=False)["correct"].to_numpy(dtype=float, na_value=nan)
     return table_sample(groups[["inbox"]].first()).share(always)
 
 
 def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[str, Any]:
-    """How often all judges agree, on the episodes that all judged, and the first two's kappa."""
-    own = {name: table["verdict"] for name, table in zip(judges, tables, strict=True)}
-    verdicts = pd.DataFrame(own).dropna().astype(bool)
+    """Return how often all judges agree, and the kappa of the first two, where all judged."""
+    columns = {name: table["verdict"] for name, table in zip(judges, tables, strict=True)}
+    verdicts = pd.DataFrame(columns).dropna().astype(bool)
     sample = table_sample(tables[0].loc[verdicts.index])
     first, second, *_ = verdicts.to_dict("list").values()
     share = sample.share((verdicts.nunique(axis=1) == 1).tolist())
@@ -315,89 +308,92 @@ def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[st
     return {"judges": list(verdicts), "n": sample.n, "share": share, "kappa": kappa}
 
 
-# ---- Two models on the same questions: how far they are apart, and whether that is chance.
+# ---- Two models on the same questions: their difference, and whether it is chance.
 
 _PAIRED = [name for name, column in FIGURES["columns"].items() if "difference" in column]
 
 
 def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
-    """The paired figures of two models' episodes, B against A; one unknown for a pair is left out.
-    `p` is McNemar's exact p, which takes a repeated question as right if most of its repeats are;
-    of four inboxes or more it is the larger of this and of the t over inboxes: the first is right
-    where few questions differ, the second where inboxes do. If pairs are unjudged, differences are
-    ranges, `p` is the largest that their verdicts could give, errors are not compared, and the
-    counts and flips are of the others. Raises `UserError` if no question was judged on both sides,
-    or a side has a question twice."""
-    pairs = paired(a, b)
-    if all(each.unjudged or other.unjudged for each, other in pairs):
+    """Return the paired figures of two models' episodes, B against A, without figures that are
+    unknown for a pair. `p` is from McNemar's exact test, in which a repeated question is right if
+    most of its repeats are. From four inboxes on it is the larger of this and the p of a t-test
+    over inboxes: the first holds if few questions differ, the second if inboxes do. With unjudged
+    pairs, differences are ranges, `p` is the largest that their verdicts could give, errors are not
+    compared, and counts and flips are of the judged pairs. Raises `UserError` if no question was
+    judged on both sides, or a side has a question twice."""
+    pairs = pair_episodes(a, b)
+    if all(first.unjudged or second.unjudged for first, second in pairs):
         raise UserError("the two have no question in common that was judged; compare other runs")
     one, other = (episode_table([pair[side] for pair in pairs]) for side in (0, 1))
     decided, answerable = one["decided"] & other["decided"], one["answerable"]
-    at, to = one[answerable], other[answerable]
-    net = mended = broken = UNKNOWN
+    of_a, of_b = one[answerable], other[answerable]
+    net = corrected = broken = UNKNOWN
     if decided[answerable].all():
-        net = table_sample(at).reduction(*(1.0 - side["correct"].to_numpy() for side in (at, to)))
-        mended, broken = _mended(at, to), _mended(to, at)
-    p, only_a, only_b = _equal_accuracy(at, to)
+        errors = (1.0 - side["correct"].to_numpy() for side in (of_a, of_b))
+        net = table_sample(of_a).reduction(*errors)
+        corrected, broken = _corrected_share(of_a, of_b), _corrected_share(of_b, of_a)
+    p, only_a, only_b = _accuracy_test(of_a, of_b)
     flipped = answerable & decided & (one["correct"] != other["correct"])
     return {
         "n": len(pairs), "unjudged": int((~decided).sum()),
         "left_out": {"a": len(a) - len(pairs), "b": len(b) - len(pairs)},
         "figures": {name: row for name in _PAIRED if (row := _row(name, one, other)) is not None},
-        "scope": table_sample(at).scope, "p": p, "only_a": only_a, "only_b": only_b,
-        "net_reduction": net, "mended": mended, "broken": broken,
+        "scope": table_sample(of_a).scope, "p": p, "only_a": only_a, "only_b": only_b,
+        "net_reduction": net, "mended": corrected, "broken": broken,
         "flipped": [_flip(*pair) for pair, differs in zip(pairs, flipped, strict=True) if differs],
     }  # fmt: skip
 
 
-def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
-    """The measured episodes of both on the same question and repeat, by question id."""
+def pair_episodes(a: Sequence[Scored], b: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
+    """Return the pairs of episodes on the same question and repeat that were both measured."""
     first, second = (
         {(each.question.id, each.trajectory.repeat): each for each in side} for side in (a, b)
     )
     if len(first) < len(a) or len(second) < len(b):
-        raise UserError("a side has episodes of several models; say which: RUN:MODEL")
+        raise UserError("a side has episodes of several models; choose one with RUN:MODEL")
     pairs = ((first[key], second[key]) for key in sorted(first.keys() & second.keys()))
     return [pair for pair in pairs if all(each.measured for each in pair)]
 
 
-def _equal_accuracy(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, int, int]:
-    """The p of equal accuracy, and how many questions are right on one side alone."""
+def _accuracy_test(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, int, int]:
+    """Return the p of equal accuracy, and how many questions are right on one side only. The exact
+    test of McNemar (Psychometrika 12, 1947): of a + b questions that differ, a are right only in A,
+    and under equal accuracy a is Binomial(a + b, 1/2), so p = 2 P(X <= min(a, b))."""
     sample, of_a, of_b = table_sample(one), _values(one, "correct"), _values(other, "correct")
     ps, flips, signs = [], [], set()
-    for end in (0.0, 1.0):  # all unjudged answers against B, and for it
+    for end in (0.0, 1.0):  # unjudged answers all count against B, then all for it
         sides = [of_a.fillna(1 - end), of_b.fillna(end)]
         right_a, right_b = (each.groupby(one["question"]).mean() > 0.5 for each in sides)
         flips.append((int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())))
         p = min(1.0, 2 * float(bdtr(min(flips[-1]), sum(flips[-1]), 0.5)))
         gains = (sides[1] - sides[0]).to_numpy()
-        ps.append(max(p, sample.p_of_no_mean(gains)) if sample.is_general else p)
+        ps.append(max(p, sample.p_of_zero_mean(gains)) if sample.is_general else p)
         signs.add(np.sign(gains.sum()))
-    # If the verdicts could reverse the difference, they could also make it nothing.
+    # If the missing verdicts could reverse the difference, they could also make it 0.
     return max(ps) if len(signs) == 1 else 1.0, flips[1][0], flips[0][1]
 
 
 def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | None:
-    """A figure of both sides and its difference; None if it is unknown for any pair."""
+    """Return a figure of both sides and its difference; None if it is unknown for any pair."""
     column, *over = _COLUMNS.get(name, [name])
     on = one[one[over[0]]] if over else one
     of_a, of_b = (_values(table.loc[on.index], column) for table in (one, other))
     if on.empty or (column not in _BY_VERDICT and (of_a + of_b).isna().any()):
         return None
-    gains, most = ((of_b.fillna(end) - of_a.fillna(1 - end)).to_numpy() for end in (0.0, 1.0))
+    gains, best = ((of_b.fillna(end) - of_a.fillna(1 - end)).to_numpy() for end in (0.0, 1.0))
     sample = table_sample(on)
-    difference = sample.difference(gains, most) if name in HEADLINE else sample.mean(gains)
+    difference = sample.difference(gains, best) if name in HEADLINE else sample.mean(gains)
     return {"a": _side(of_a), "b": _side(of_b), "difference": difference}
 
 
 def _side(values: "pd.Series[float]") -> float | list[float]:
-    least, most = (float(values.fillna(end).mean()) for end in (0.0, 1.0))
-    return least if least == most else [least, most]
+    low, high = (float(values.fillna(end).mean()) for end in (0.0, 1.0))
+    return low if low == high else [low, high]
 
 
-def _mended(erring: pd.DataFrame, mending: pd.DataFrame) -> Estimate:
-    errors = erring[~erring["correct"]]
-    return table_sample(errors).share(mending.loc[errors.index, "correct"].tolist())
+def _corrected_share(one: pd.DataFrame, other: pd.DataFrame) -> Estimate:
+    errors = one[~one["correct"]]
+    return table_sample(errors).share(other.loc[errors.index, "correct"].tolist())
 
 
 def _flip(a: Scored, b: Scored) -> dict[str, Any]:

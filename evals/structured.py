@@ -1,7 +1,7 @@
-"""A hosted model that replies with JSON of a fixed form, as judges and question writers need it.
+"""A hosted model that replies with JSON of a given schema, for judges and question writers.
 
-Replies are cached on disk, so that no request is paid for twice: a file each, named by the SHA-256
-of the request, which it does not hold, because that might contain keys."""
+Replies are cached on disk, so that no request is paid for twice. Each is a file named by the
+SHA-256 of its request; the request itself is not stored, because it might contain keys."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ from art_e.text import cut_line, encodable
 
 ATTEMPTS = 3  # for a reply that can't be read
 _SHOWN_CHARS = 80
-# Of a model that ignores the form of reply; a reply that was cut off does not close its fence.
+# Models may wrap their JSON in a code fence; a truncated reply does not close it.
 _FENCE = re.compile(r"```\w*\s*\n(.*?)(?:^\s{0,99}```|\Z)", re.DOTALL | re.MULTILINE)
 
 _SCHEMA = "art-e/response/1"
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 class UnparseableError(Exception):
-    """The model's reply is not of the requested form. The message is one line."""
+    """The model's reply does not fit the requested schema. The message is one line."""
 
 
 class Response(NamedTuple):
@@ -48,7 +48,7 @@ class Response(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What calls cost, without those answered from the cache; `cost_usd` None: price unknown."""
+    """The cost of calls that the cache did not answer; `cost_usd` is None for unknown prices."""
 
     calls: int
     usage: Usage
@@ -56,21 +56,21 @@ class Spent(NamedTuple):
 
 
 class StructuredModel:
-    """Asks `model`. `max_cost_usd` limits all its calls together, `cache` is a folder of responses,
-    `temperature` is for models that take one. Raises `UserError` for an unfit model."""
+    """Asks `model`. `max_cost_usd` limits the cost of all calls, `cache` is a folder of responses,
+    `temperature` is for models that take one. Raises `UserError` for an unsuitable model."""
 
     def __init__(
         self, model: str, *, max_cost_usd: float | None = None, cache: Path | None = None,
         temperature: float = 0.0, retries: Retries | None = None,
     ) -> None:  # fmt: skip
         if kind_of(model) == "local":
-            remedy = "art-e serve it, and name it hosted_vllm/NAME"
-            raise UserError(f"{model} can't be asked in this process: {remedy}")
+            fix = "start it with art-e serve, and name it hosted_vllm/NAME"
+            raise UserError(f"{model} can't be asked in this process: {fix}")
         self.model = model
         self._temperature = temperature
         self._calls = Calls(model, ModelOptions(max_cost_usd=max_cost_usd), retries)
         if not self._calls.takes.schema:
-            raise UserError(f"{model} can't be held to a form of reply; name another model")
+            raise UserError(f"{model} does not support structured output; name another model")
         self._stopped: PolicyError | None = None
         self._failures = 0  # in a row
         self._responses = None if cache is None else Responses(cache)
@@ -79,57 +79,56 @@ class StructuredModel:
 
     @property
     def spent(self) -> Spent:
-        """What its calls have cost so far."""
         cost = self._calls.spent_usd
         return Spent(self._answered, self._usage, cost if self._answered else cost or 0.0)
 
     @property
     def total_spent(self) -> Spent:
-        """What all replies in its cache have cost, in this run and earlier ones."""
+        """The cost of all replies in the cache, of this run and earlier ones."""
         return self.spent if self._responses is None else self._responses.spent_on(self.model)
 
     @property
     def exhausted(self) -> bool:
-        """Whether a call was not made because it could have cost more than is left."""
+        """A call was refused because it could have cost more than the budget has left."""
         return self._calls.budget.exhausted
 
     def try_again(self) -> bool:
-        """Call the model again after failures; False if it refuses, or calls may cost too much."""
+        """Allow calls again after failures; False if the model refuses or the budget is spent."""
         if self.exhausted or (self._stopped is not None and self._stopped.kind in REFUSED):
             return False
         self._stopped, self._failures = None, 0
         return True
 
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
-        """Return the model's reply to `prompt` about `data`, which it gets as quoted JSON. Raises
-        `UnparseableError` for another form, which is not cached, and `PolicyError`."""
-        return parsed(await self._reply(prompt, data, form, None), form)
+        """Return the model's reply to `prompt` about `data`, which is sent as JSON. Raises
+        `UnparseableError` for a reply of another form, which is not cached, and `PolicyError`."""
+        return parse_reply(await self._reply(prompt, data, form, None), form)
 
     async def read(
         self, prompt: str, data: Mapping[str, Any], form: type[BaseModel],
-        reading: Callable[[str], Result],
+        parse: Callable[[str], Result],
     ) -> Result:  # fmt: skip
-        """What `reading` makes of the model's reply, which is cached even if unreadable. Raises
-        what `reading` does after `ATTEMPTS` unreadable replies, and `PolicyError`."""
+        """Return the reply as `parse` reads it; replies are cached even if unreadable. Raises the
+        error of `parse` after `ATTEMPTS` unreadable replies, and `PolicyError`."""
         for attempt in range(ATTEMPTS - 1):
             with contextlib.suppress(UnparseableError):
-                return reading(await self._reply(prompt, data, form, attempt))
-        return reading(await self._reply(prompt, data, form, ATTEMPTS - 1))
+                return parse(await self._reply(prompt, data, form, attempt))
+        return parse(await self._reply(prompt, data, form, ATTEMPTS - 1))
 
     async def _reply(
         self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], attempt: int | None
     ) -> str:
-        """Return the model's reply as text. Another `attempt` is another request to the cache, and
-        the same to the model; None takes and caches only readable replies. Raises as `ask`."""
+        """Return the model's reply as text. The cache, but not the model, tells attempts apart.
+        Without `attempt` only readable replies are cached. Raises as `ask`."""
         endpoint = set_address(self.model.partition("/")[0])
         request = self._request(prompt, data, accepts(self.model))
-        named = {**request, "form": form.model_json_schema(), "endpoint": endpoint}
-        key = request_key(named | ({"attempt": attempt} if attempt else {}))
-        if self._responses is not None and (kept := self._responses.get(key)) is not None:
-            return kept.text
+        facts = {**request, "form": form.model_json_schema(), "endpoint": endpoint}
+        key = request_key(facts | ({"attempt": attempt} if attempt else {}))
+        if self._responses is not None and (cached := self._responses.get(key)) is not None:
+            return cached.text
         response = await self._call(prompt, data, form)
         if attempt is None:
-            parsed(response.text, form)
+            parse_reply(response.text, form)
         if self._responses is not None:
             self._responses.put(key, response)
         return response.text
@@ -142,7 +141,7 @@ class StructuredModel:
         return {**request, "temperature": self._temperature} if takes.temperature else request
 
     async def _call(self, prompt: str, data: Mapping[str, Any], form: type[BaseModel]) -> Response:
-        """Call the model; raise the last `PolicyError` at once if further calls would fail too."""
+        """Call the model; after too many failures, raise the last `PolicyError` without a call."""
         if self._stopped is not None:
             raise self._stopped
         try:
@@ -160,17 +159,17 @@ class StructuredModel:
         return Response(called.message.content or "", called.usage)
 
 
-def parsed(text: str | None, form: type[Form]) -> Form:
-    """The reply as `form`. Raises `UnparseableError` if it is not of the form."""
+def parse_reply(text: str | None, form: type[Form]) -> Form:
+    """Return the reply as `form`. Raises `UnparseableError` if it does not fit."""
     try:
-        return form.model_validate_json(unwrapped(text or "", form))
+        return form.model_validate_json(unwrap_json(text or "", form))
     except ValidationError as error:
-        shown = cut_line(text or "an empty reply", _SHOWN_CHARS)
+        excerpt = cut_line(text or "an empty reply", _SHOWN_CHARS)
         what = error.errors()[0]["msg"].partition(":")[0]
-        raise UnparseableError(f"{what}: {shown!r}") from None
+        raise UnparseableError(f"{what}: {excerpt!r}") from None
 
 
-def unwrapped(reply: str, form: type[BaseModel]) -> str:
+def unwrap_json(reply: str, form: type[BaseModel]) -> str:
     """Return the JSON of a reply without its code fence; a bare list becomes `form`'s one field."""
     text = reply.strip()
     if not text.startswith(("{", "[")) and (fence := _FENCE.search(text)) is not None:
@@ -180,17 +179,17 @@ def unwrapped(reply: str, form: type[BaseModel]) -> str:
     return text
 
 
-# ---- The replies that are kept.
+# ---- The cache of replies.
 
 
 def request_key(request: Mapping[str, Any]) -> str:
-    """Return the name of a request; the order of its keys does not matter."""
+    """Return the cache key of a request, whatever the order of its fields."""
     text = json.dumps(request, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Responses:
-    """The responses in `folder`. Raises `UserError` if the folder can't be made."""
+    """A cache of responses in `folder`. Raises `UserError` if the folder can't be created."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -198,7 +197,7 @@ class Responses:
             folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str) -> Response | None:
-        """The response to that request; None if it is missing or its file is torn."""
+        """Return the cached response; None if it is missing or its file is damaged."""
         try:
             row = json.loads(self._path(key).read_bytes())
             if row["schema"] != _SCHEMA:
@@ -212,7 +211,7 @@ class Responses:
             return None
 
     def put(self, key: str, response: Response) -> None:
-        """Keep a response. If the disk refuses, only the cache misses it."""
+        """Store a response; a disk error is only logged."""
         usage = None if response.usage is None else asdict(response.usage)
         row = {"schema": _SCHEMA, "message": {"content": response.text}, "usage": usage}
         try:
@@ -220,17 +219,17 @@ class Responses:
             # A lone surrogate becomes its escape.
             write_whole(self._path(key), compact_json(row), errors="backslashreplace")
         except OSError as error:
-            _log.warning("response %s can't be kept: %s", key, error)
+            _log.warning("response %s can't be cached: %s", key, error)
 
     def spent_on(self, model: str) -> Spent:
-        """What all responses cost; one without usage counts as the longest one possible."""
+        """Return the cost of all responses; one without usage counts as the longest possible."""
         keys = [each.stem for each in self._folder.glob("??/*.json")]
         usages = [response.usage for key in keys if (response := self.get(key)) is not None]
         known = [each for each in usages if each is not None]
         price, cost = price_of(model), None if usages else 0.0
         if price is not None and usages:
-            most = price.most(0, accepts(model).most_tokens) if None in usages else 0.0
-            cost = sum(map(price.cost, known)) + most * (len(usages) - len(known))
+            longest = price.most(0, accepts(model).most_tokens) if None in usages else 0.0
+            cost = sum(map(price.cost, known)) + longest * (len(usages) - len(known))
         return Spent(len(usages), sum(known, Usage()), cost)
 
     def _path(self, key: str) -> Path:

@@ -1,4 +1,4 @@
-"""Every benchmark at a tiny size; a search that differs from the baseline is detected."""
+"""Every benchmark at a tiny size; a search that misses hits of the baseline fails."""
 
 import json
 from pathlib import Path
@@ -11,12 +11,12 @@ from bench.measure import machine_facts, run_process
 from bench.queries import unequal_inboxes
 from bench.reference import ReferenceInbox
 from bench.report import show, write_report
-from bench.worlds import World, copied_world, synthetic_archive
+from bench.worlds import World, copy_world, synthetic_archive
 
 
 @pytest.fixture(scope="module")
 def tiny(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return copied_world("tiny", world_db, tmp_path_factory.mktemp("tiny") / "tiny.sqlite", 1.0)
+    return copy_world("tiny", world_db, tmp_path_factory.mktemp("tiny") / "tiny.sqlite", 1.0)
 
 
 def test_search_is_compared_and_timed(tiny: World, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_search_is_compared_and_timed(tiny: World, tmp_path: Path) -> None:
     assert json.loads(report.read_text(encoding="utf-8"))["results"][0]["mails"] == tiny.mails
 
 
-def test_misses_are_noticed(tiny: World, world: InboxFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missed_hits_fail(tiny: World, world: InboxFile, monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = [inbox.address for inbox in unequal_inboxes(world)]
     monkeypatch.setattr(ReferenceInbox, "search", lambda *_: ["<other@x>"])
     differs = pytest.raises(AssertionError, match="ours lacks")

@@ -18,7 +18,7 @@ from art_e.episode import Rubric
 from art_e.message import compact_json
 from art_e.question import Question
 from art_e.text import digest
-from evals.scored import Judge, Scored, Verdict, judged, limited_gather
+from evals.scored import Judge, Scored, Verdict, judge_episode, limited_gather
 from training.engine import Dispatch
 from training.judging import Judges, ask_again
 from training.optimizer import FLAT
@@ -54,7 +54,7 @@ async def score(
             episode_id=digest(compact_json([run_id, policy, question.id, number])),
             question=question.to_row(),
         )
-        scored = await judged(Scored(question, trajectory), judges, episode.tools.inbox)
+        scored = await judge_episode(Scored(question, trajectory), judges, episode.tools.inbox)
         return paid(weights, scored, episode.rubric)
 
     cases = [

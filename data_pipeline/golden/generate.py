@@ -28,7 +28,7 @@ from data_pipeline.golden import inboxes
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds
 from data_pipeline.golden.inboxes import OWN_MAIL, QUERIES, Counts, Mail, added_words, new_texts
 from evals.scored import limited_gather
-from evals.structured import StructuredModel, UnparseableError, unwrapped
+from evals.structured import StructuredModel, UnparseableError, unwrap_json
 
 BATCHES = 40
 BATCH_MAILS = 12
@@ -86,7 +86,7 @@ def read_items(reply: str, limit: int) -> list[GeneratedItem | NoQuestion]:
     """Return the first `limit` items of a reply in its order, and the others as one unusable item.
     The last item of a truncated reply is unusable, because it may lack mails. Raises
     `UnparseableError` for a reply of another form, or one that is cut off in its first item."""
-    text, value, is_cut = unwrapped(encodable(reply), GeneratedItems), None, False
+    text, value, is_cut = unwrap_json(encodable(reply), GeneratedItems), None, False
     for is_cut in (False, True):
         with contextlib.suppress(ValueError):
             value = from_json(text, allow_partial=is_cut)

@@ -36,7 +36,7 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of
 from data_pipeline.golden.inboxes import added_words, mails_of, new_texts, passages, prompt_mails
 from evals.judges.claims import CHOICE, YES_NO
 from evals.scored import Judge, limited_gather
-from evals.structured import StructuredModel, UnparseableError, parsed
+from evals.structured import StructuredModel, UnparseableError, parse_reply
 
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
@@ -402,7 +402,7 @@ class ModelChecks:
 
     async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         text = prompt_text(__package__, prompt)
-        return await self.reader.read(text, data, form, lambda reply: parsed(reply, form))
+        return await self.reader.read(text, data, form, lambda reply: parse_reply(reply, form))
 
 
 def _request(question: Question, mails: Sequence[Excerpt] = ()) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The judges: from the name of a judge to the judge, and a model as the judge.
+"""Choose a judge by its name; a model as the judge.
 
-offline          no model: values, names and words, scored (`evals.judges.offline`)
+offline          no model: a score of values, names and words (`evals.judges.offline`)
 f1               no model: the share of common words (`evals.judges.offline`)
-anything else    a litellm name (`LlmJudge`)"""
+anything else    the litellm name of a model (`LlmJudge`)"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,11 +26,10 @@ WITHOUT_MODEL: Mapping[str, type[RuleJudge]] = {"offline": OfflineJudge, "f1": F
 
 # ---- A model as the judge: is the answer right, and do the mails that were read say so?
 
-# These are two calls, with `prompts/judge.txt` and `prompts/grounded.txt`. Question, gold answer,
-# given answer and mails are sent as quoted JSON, so that no text can end its quotes, and the
-# prompts call them data. No pattern decides before the model, because there are more ways to say "I
-# don't know" than a pattern knows; only null and the gold answer word for word cost no call. A call
-# that fails, or an unreadable reply, gives the verdict None with the reason.
+# These are two calls, with `prompts/judge.txt` and `prompts/grounded.txt`. Question, answers and
+# mails are sent as JSON strings, so that they can't escape their quotes, and the prompts call them
+# data. The model also decides on abstentions, which no pattern can list; only null and the exact
+# gold answer need no call. A failed call or unreadable reply gives the verdict None with a reason.
 
 MAX_REASON_CHARS = 300
 
@@ -38,7 +37,7 @@ MAX_REASON_CHARS = 300
 class Correctness(BaseModel):
     """Whether the given answer is correct, and why."""
 
-    reason: str  # first, so that the model reasons before it decides
+    reason: str  # comes first, so that the model reasons before it decides
     verdict: Literal["correct", "incorrect", "not_attempted"]
 
 
@@ -50,54 +49,54 @@ class Support(BaseModel):
 
 
 class LlmJudge(StructuredModel):
-    """Judges with a model, many episodes at once; past `max_cost_usd` answers are unjudged.
+    """Judges with a model, many episodes at once; beyond `max_cost_usd` answers stay unjudged.
     `criterion` names the prompt: "judge" is ours, "published" the looser one of the reference."""
 
     criterion: Literal["judge", "published"] = "judge"
 
     @property
     def name(self) -> str:
-        """The model and the version of its prompts, such as "openai/o3@1f0c3a9b"."""
+        """The model and a hash of its prompts, such as "openai/o3@1f0c3a9b"."""
         prompts = prompt_text(__package__, self.criterion) + prompt_text(__package__, "grounded")
         return f"{self.model}@{digest(prompts)[:8]}"
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """The verdict on `answer`, and with `mails` on its support. Raises as `Judge.judge`."""
+        """Return the verdict on `answer`, and with `mails` on its support. Raises as in `Judge`."""
         unanswerable = is_unanswerable(question)
         if answer is None:
             reason = f"abstained on an {'un' * unanswerable}answerable question"
             return Verdict(unanswerable, None, self.name, reason, attempted=False)
         gold = None if unanswerable else question.answer
-        asked: dict[str, Any] = {"question": question.question}
+        fields: dict[str, Any] = {"question": question.question}
         if question.query_date is not None:
-            asked["asked_on"] = str(question.query_date)
-        data = {**asked, "gold_answer": gold, "given_answer": _cut(answer)}
+            fields["asked_on"] = str(question.query_date)
+        data = {**fields, "gold_answer": gold, "given_answer": _cut(answer)}
         if gold is None or answer.strip().casefold() != gold.strip().casefold():
-            given, reason = await self._finding(self.criterion, data, Correctness)
+            verdict, reason = await self._decide(self.criterion, data, Correctness)
         else:
-            given, reason = "correct", "is the gold answer"
-        if given is None:
+            verdict, reason = "correct", "is the gold answer"
+        if verdict is None:
             return Verdict(None, None, self.name, reason)
-        attempted = given != "not_attempted"
-        correct = not attempted if unanswerable else given == "correct"
+        attempted = verdict != "not_attempted"
+        correct = not attempted if unanswerable else verdict == "correct"
         if not attempted or mails is None:
             return Verdict(correct, None, self.name, reason, attempted)
         if not mails:
             return Verdict(correct, False, self.name, f"{reason}; {UNREAD}", attempted)
-        # As far as the episode could see them.
-        read = [{**each.to_json(), "body": each.body[:MAX_BODY_CHARS]} for each in mails]
-        data = {**asked, "mails": read, "given_answer": _cut(answer)}
-        support, why = await self._finding("grounded", data, Support)
+        # Bodies are cut as in the episode.
+        rows = [{**each.to_json(), "body": each.body[:MAX_BODY_CHARS]} for each in mails]
+        data = {**fields, "mails": rows, "given_answer": _cut(answer)}
+        support, why = await self._decide("grounded", data, Support)
         grounded = None if support is None else support == "supported"
         reason = reason if grounded else f"{reason}; support: {why}"
         return Verdict(correct, grounded, self.name, reason, attempted)
 
-    async def _finding(
+    async def _decide(
         self, prompt: str, data: Mapping[str, Any], form: type[Correctness | Support]
     ) -> tuple[str | None, str]:
-        """Return the model's verdict, if any, and the reason; a cut reply is asked for again."""
+        """Return the model's verdict, if any, and the reason; retry truncated replies once."""
         reason = ""
         for _ in range(2):
             try:
@@ -113,7 +112,6 @@ class LlmJudge(StructuredModel):
 
 
 def _cut(answer: str) -> str:
-    """The answer, cut where the offline judge stops reading too."""
     left = len(answer) - MAX_CHARS
     return answer if left <= 0 else f"{answer[:MAX_CHARS]} [cut here: {left:,} more characters]"
 
@@ -122,7 +120,7 @@ def _cut(answer: str) -> str:
 
 
 def needs_model(name: str) -> bool:
-    """Whether the judge of that name asks a model, which is sent what it judges."""
+    """Return whether the judge calls a model, to which answers and mail are sent."""
     return name not in WITHOUT_MODEL
 
 
@@ -130,12 +128,12 @@ def choose_judge(
     name: str, *, max_cost_usd: float | None = None, cache: Path | None = None,
     published: bool = False,
 ) -> Judge:  # fmt: skip
-    """The judge that `--judge` names; with `published` a model judges by the reference's criterion.
-    `max_cost_usd` limits the cost of a model's verdicts, `cache` (None: a folder in `ART_E_HOME`)
-    keeps its replies. Raises `UserError` for a judge that can't be used."""
+    """Return the judge that `--judge` names. With `published` a model uses the reference's prompt.
+    `max_cost_usd` limits the cost of its verdicts; `cache` (None: a folder in `ART_E_HOME`) stores
+    its replies. Raises `UserError` for a judge that can't be used."""
     if name in WITHOUT_MODEL:
         return WITHOUT_MODEL[name]()
     judge = LlmJudge(name, max_cost_usd=max_cost_usd, cache=cache or home() / "cache" / "verdicts")
     judge.criterion = "published" if published else "judge"
-    warm_up(name)  # else loading its client would hold up the episodes that are under way
+    warm_up(name)  # loading its client later would delay the running episodes
     return judge

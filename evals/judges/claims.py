@@ -1,7 +1,7 @@
-"""What a text claims and what a question asks for: values and names, denials, content.
+"""Extract what a text claims and what a question asks for: values, names, denials, content words.
 
-`clean` writes a text plainly, with numbers in figures; `read_claims` takes it apart. All words and
-patterns are in `vocabulary.txt`, with bounded repetitions, so that hostile text costs linear time.
+`clean` normalizes a text, with numbers in figures; `read_claims` parses it. All words and patterns
+are in `vocabulary.txt`. Their repetitions are bounded, so that hostile text costs linear time.
 """
 
 import datetime as dt
@@ -31,12 +31,12 @@ def _words(kind: str) -> list[list[str]]:
 
 
 def _by_name(kind: str) -> dict[str, str]:
-    """Return the first word of each line of a kind by each of the others."""
+    """Map the other words of each line of a kind to its first."""
     return {name.replace("_", " "): first for first, *names in _words(kind) for name in names}
 
 
-def _filled(form: str) -> str:
-    """Return a pattern in which capitals stand for the names or lines of the kind so called."""
+def _expand(form: str) -> str:
+    """Replace the kinds in capitals by alternatives of their names or lines."""
 
     def alternatives(capitals: re.Match[str]) -> str:
         kind = capitals[0].lower()
@@ -47,16 +47,16 @@ def _filled(form: str) -> str:
 
 
 def pattern(kind: str, form: str = "{}") -> re.Pattern[str]:
-    """Return what finds any line of a kind, all regular expressions, in the frame of `form`."""
-    return re.compile(_filled(form.format(f"(?:{'|'.join(phrases(kind))})")), re.IGNORECASE)
+    """Compile a kind whose lines are regular expressions; `form` surrounds their alternatives."""
+    return re.compile(_expand(form.format(f"(?:{'|'.join(phrases(kind))})")), re.IGNORECASE)
 
 
 # ---- Plain text.
 
-MAX_CHARS = 4000  # of an answer; the rest is not read
+MAX_CHARS = 4000  # of an answer; the rest is ignored
 
 _PLAINER = [
-    (re.compile(_filled(form), re.IGNORECASE), plain)
+    (re.compile(_expand(form), re.IGNORECASE), plain)
     for form, plain in (line.split(" => ") for line in phrases("plain"))
 ]
 _SIGNS = str.maketrans(_by_name("sign"))
@@ -66,7 +66,7 @@ _INVISIBLE = re.compile(rf"{CLASSES['hidden']}|\0")
 @lru_cache(maxsize=512)
 def clean(text: str, limit: int = MAX_CHARS) -> str:
     """Return `text` with plain quotes and hyphens, single spaces and figures, cut at `limit`. Line
-    breaks become " ; ", since a new line is a new statement."""
+    breaks become " ; ", because a new line starts a new statement."""
     text = unicodedata.normalize("NFKC", text[: 4 * limit].translate(_SIGNS))[: 4 * limit]
     text = _INVISIBLE.sub("", text)
     text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:limit]
@@ -79,9 +79,9 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
 
 
 class Value(NamedTuple):
-    """A value and where it stands in the text (character offsets). `kind` is date, weekday, time,
-    zone, money, percent, duration, measure, number, phone, email, web, code, ordinal or name. The
-    key has year, month, day and part of the month, a name's words in lower case, or texts."""
+    """A value and its character offsets. `kind` is date, weekday, time, zone, money, percent,
+    duration, measure, number, phone, email, web, code, ordinal or name. `key` is (year, month, day,
+    part of the month) of a date, the lower-case words of a name, and else equivalent texts."""
 
     kind: str
     key: tuple[Any, ...]
@@ -90,22 +90,22 @@ class Value(NamedTuple):
 
 
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
-    """Return whether `answer` states what `gold` does; `near` decides unstated years of dates."""
+    """Return whether `answer` states the same as `gold`; `near` implies a date's missing year."""
     one, other, kinds = gold.key, answer.key, {gold.kind, answer.kind}
     if kinds == {"name"}:
         return _same_name(one, other)
     if kinds == {"date"}:
-        # The answer may leave out the year, and the month of a day.
+        # The answer may omit the year, and the month of a day.
         is_same = one[2:] == other[2:] and (one[1] == other[1] or (other[2] and not other[1]))
         return bool(is_same) and not conflict(gold, answer, near)
     if kinds <= _UNIT_KINDS:
         return bool(one[0] == other[0])
-    # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
+    # A unit may be omitted ("12.4k" for "$12,400"), but 15 people are not 15 percent.
     return kinds.isdisjoint(("date", "name")) and not set(one).isdisjoint(other)
 
 
 def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
-    """Return whether no day can be both dates; a missing year is within 9 months of `near`."""
+    """Return whether the dates contradict; one without a year is within 9 months of `near`."""
     pairs = list(zip(one.key, other.key, strict=True))
     if any(a is not None and b is not None and a != b for a, b in pairs):
         return True
@@ -116,8 +116,8 @@ def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
 
 
 def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
-    """Return whether both name a person or thing: by the gold's last word and, if the answer has
-    another, a form of its first; or by a form of its first alone."""
+    """Return whether both name the same: the answer has the gold's last word, and no first name or
+    a form of the gold's; or it has only a form of the gold's first word."""
     first = [word.rstrip(".") for word in answer if word != gold[-1]]
     if len(gold) == 1 or (gold[-1] not in answer and (len(first) > 1 or len(first[0]) < 3)):
         return gold[-1] in answer
@@ -130,9 +130,8 @@ _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _PARTS, _ZONES = _by_name("part"), _by_name("zone")
 _UNITS = _by_name("unit") | _by_name("mark")
 _SCALES = _by_name("scale") | _by_name("letter")  # "$3M" are millions, "3 m" are metres
-# In the order in which they are looked for.
-_VALUES = [
-    (kind, re.compile(_filled(form), re.NOFLAG if kind == "name" else re.IGNORECASE))
+_VALUES = [  # in the order of the search
+    (kind, re.compile(_expand(form), re.NOFLAG if kind == "name" else re.IGNORECASE))
     for kind, form in (line.split(" ", 1) for line in phrases("value"))
 ]
 _UNIT_KINDS = {"money", "percent", "duration", "measure"}
@@ -150,7 +149,7 @@ def find_values(text: str) -> list[Value]:
             start, end = match.end() - len(match[0].lstrip()), match.end()
             keys = list(_READERS.get(kind, _label)(match, kind))
             if keys:
-                values += [Value(each, key, start, end) for each, key in keys]
+                values += [Value(name, key, start, end) for name, key in keys]
                 masked = masked[:start] + "\0" * (end - start) + masked[end:]
     return sorted(values, key=lambda value: value.start)
 
@@ -189,9 +188,9 @@ def _amount(match: re.Match[str], kind: str) -> _Read:
     number = Fraction(match["number"].replace(",", "")) * 10**power
     number += Fraction(match["cents"] or 0) / 100
     total = (number - 32 if name in ("°f", "fahrenheit") else number) * Fraction(factor)
-    # A quarter of a year is some 13 weeks.
-    shown = f"{float(total):.3g}" if kind in ("duration", "measure") else str(total)
-    yield kind, (f"{base} {shown}", *([] if kind == "percent" else [str(number)]))
+    # Rounded, because a quarter of a year is about 13 weeks.
+    text = f"{float(total):.3g}" if kind in ("duration", "measure") else str(total)
+    yield kind, (f"{base} {text}", *([] if kind == "percent" else [str(number)]))
 
 
 def _label(match: re.Match[str], kind: str) -> _Read:
@@ -208,52 +207,52 @@ def _name(match: re.Match[str], kind: str) -> _Read:
 
 _READERS = {"date": _date, "time": _time, "amount": _amount, "name": _name}
 
-# ---- The words that carry a text's content, denials, opposites, yes and no.
+# ---- Content words, denials, opposites, yes and no.
 
 _WORD = re.compile(r"[a-z0-9]+(?:[.&][a-z0-9]+)*")
-# Function words, and the verbs of reporting, which paraphrases exchange freely.
+# Function words, and reporting verbs, which paraphrases exchange freely.
 _STOP_WORDS = frozenset(word for line in _words("stop") for word in line)
 
 
 def _stems(words: list[str]) -> list[str]:
-    # A stemmer is not safe to share between threads; making one costs a microsecond.
+    # A stemmer is not thread-safe; creating one takes a microsecond.
     stems: list[str] = Stemmer.Stemmer("english").stemWords(words)
     return stems
 
 
-# The stem that stands for the stems of words that everyday mail exchanges freely.
+# Maps the stems of synonyms to one of them.
 _SYNONYMS = {stem: line[0] for line in map(_stems, _words("same")) for stem in line}
 _OPPOSITE = {one: other for line in _words("opposite") for one, other in (line, reversed(line))}
 _DENIAL, _DENIES_NOTHING = pattern("denial", r"\b{}\b"), pattern("no-denial", r"\b{}\b")
-# A question for yes or no opens with an auxiliary verb ("Did", "Is").
+# Yes-no questions begin with an auxiliary verb ("Did", "Is").
 _YES, _NO, YES_NO = (pattern(kind, r"\b{}\b") for kind in ("yes", "no", "auxiliary"))
 
 
 @lru_cache(maxsize=2_048)
 def content_stems(text: str) -> tuple[str, ...]:
-    """Return the stems of words that carry content, in order, with repeats; synonyms have one."""
+    """Return the stems of content words, in order, with repeats; synonyms share a stem."""
     words = [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
     return tuple(_SYNONYMS.get(stem, stem) for stem in _stems(words))
 
 
 def polarity(text: str) -> bool | None:
-    """Return True if a sentence opens with yes, False for no, None for neither or both."""
+    """Return True if a sentence begins with yes, False for no, None for neither or both."""
     openings = [each.strip(" \"'*-:([,") for each in re.split(r"[.;:!?]+ ?", text)]
-    given = {bool(_YES.match(each)) for each in openings if _YES.match(each) or _NO.match(each)}
-    return given.pop() if len(given) == 1 else None
+    signs = {bool(_YES.match(each)) for each in openings if _YES.match(each) or _NO.match(each)}
+    return signs.pop() if len(signs) == 1 else None
 
 
-def opposed(gold: str, answer: str) -> bool:
-    """Return whether `answer` has the opposite of a word of `gold`, and lacks the word."""
-    stems = (_stems(_WORD.findall(text.lower())) for text in (gold, answer))
-    wanted, given = ({*each, *(_SYNONYMS.get(stem, stem) for stem in each)} for each in stems)
+def has_opposite(gold: str, answer: str) -> bool:
+    """Return whether `answer` replaces a word of `gold` by its opposite."""
+    texts = (_stems(_WORD.findall(text.lower())) for text in (gold, answer))
+    expected, actual = ({*stems, *(_SYNONYMS.get(s, s) for s in stems)} for stems in texts)
     return any(
-        {_OPPOSITE.get(stem), f"un{stem}", stem.removeprefix("un")} & (given - wanted)
-        for stem in wanted - given
+        {_OPPOSITE.get(stem), f"un{stem}", stem.removeprefix("un")} & (actual - expected)
+        for stem in expected - actual
     )
 
 
-# ---- What a question asks for, and what a text claims.
+# ---- The kinds of value that a question asks for, and the claims of a text.
 
 _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
@@ -261,16 +260,16 @@ _ASKED = [
 ]
 # Alternatives: "May 3 or May 4", "May 3 unless ..., then May 4".
 CHOICE, _TAKEN_BACK = pattern("choice"), pattern("back")
-# Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
+# Not the answer itself: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
 _SET_ASIDE = pattern("aside")
 # "Based on the emails I found, ...", "(see message 4)".
 _OPENER, _CLOSER = pattern("opener", r"^[\s\"'*_;:,-]*{}"), pattern("closer")
 RETRACTION = pattern("retraction")
-APPEAL = pattern("appeal")  # to a grader or a model
+APPEAL = pattern("appeal")  # addresses a grader or a model
 
 
 class Claims(NamedTuple):
-    """A text's values and names, those that it takes back (`denied`), and whether it denies any."""
+    """A text's values and names, those it takes back (`denied`), and whether it has a denial."""
 
     text: str
     values: tuple[Value, ...]
@@ -279,32 +278,32 @@ class Claims(NamedTuple):
     negated: bool
 
 
-@lru_cache(maxsize=4_096)  # a question and its gold answer are read for each of their episodes
+@lru_cache(maxsize=4_096)  # a question and its gold answer recur in each of their episodes
 def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
-    """Return the claims of `text`, which is cleaned (and cut at `limit`) first."""
+    """Return the claims of `text`, which is first cleaned and cut at `limit`."""
     text = clean(text, limit)
-    # Blanks for set phrases such as "no problem", which deny nothing.
+    # Blank out set phrases such as "no problem", which are not denials.
     affirmed = _DENIES_NOTHING.sub(lambda phrase: " " * len(phrase[0]), text)
     spans = [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
     spans += [match.span() for match in _TAKEN_BACK.finditer(affirmed)]
-    held, denied = list[Value](), list[Value]()
+    affirmative, denied = list[Value](), list[Value]()
     for value in find_values(text.title() if text.islower() else text):
         is_denied = any(first <= value.start < last for first, last in spans)
-        (denied if is_denied else held).append(value)
-    values = tuple(value for value in held if value.kind != "name")
-    # "Ann's sister" is only related to her.
-    related = [value for value in held if text[: value.end + 1].endswith("'s ")]
-    names = tuple(value for value in held if value not in (*values, *related))
+        (denied if is_denied else affirmative).append(value)
+    values = tuple(value for value in affirmative if value.kind != "name")
+    # "Ann's sister" does not name Ann.
+    possessive = [value for value in affirmative if text[: value.end + 1].endswith("'s ")]
+    names = tuple(value for value in affirmative if value not in (*values, *possessive))
     return Claims(text, values, tuple(denied), names, bool(_DENIAL.search(affirmed)))
 
 
-def asked(question: str) -> frozenset[str]:
-    """Return what `question` asks for: kinds of value, "name", "text"; empty if it doesn't tell."""
+def asked_kinds(question: str) -> frozenset[str]:
+    """Return what `question` asks for: kinds of value, "name" or "text"; empty if unclear."""
     return frozenset(kind for form, kinds in _ASKED if form.search(question) for kind in kinds)
 
 
-def unframed(text: str) -> str:
+def strip_frame(text: str) -> str:
     """Return the `clean` text without openers, sources and politeness around the answer."""
-    for pattern in (_OPENER, _CLOSER) * 4:  # they may follow one another
+    for pattern in (_OPENER, _CLOSER) * 4:  # several may follow each other
         text = pattern.sub("", text, count=1).strip(" \"'*_;") or text
     return text

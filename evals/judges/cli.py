@@ -1,4 +1,4 @@
-"""`art-e eval label` and `art-e eval judge`: what people say of answers, and what judges say.
+"""`art-e eval label` and `art-e eval judge`: human labels of answers, and the judges' agreement.
 
 `label` shows the question, the gold answer, the answer and the mails as the model read them, but
 neither the model nor a verdict. All of these are untrusted text from the run's folder."""
@@ -34,15 +34,15 @@ KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 
 def label(name: RunArgument) -> None:
-    """Label a run's answers by hand in random order, blind to its verdicts; stop when you like,
-    and continue where you stopped."""
+    """Label a run's answers by hand in random order, without seeing its verdicts. You can stop at
+    any time and continue later."""
     run = find_run(name, runs_folder())
-    chosen = labels.chosen_for_labels(load_run(run))
+    chosen = labels.episodes_to_label(load_run(run))
     if not chosen:
         raise UserError(f"{run.id} has no judged answer to label; name another run")
     earlier = labels.read_labels(run)
     left = [each for each in chosen if each.trajectory.episode_id not in earlier]
-    given = 0
+    count = 0
     for place, scored in enumerate(left, start=len(chosen) - len(left) + 1):
         _show(scored, f"{place} of {len(chosen)}")
         key = output.read_key(KEYS, "rwsq", "labels")
@@ -50,8 +50,8 @@ def label(name: RunArgument) -> None:
             break
         if key != "s":
             labels.write_label(run, scored.trajectory.episode_id, correct=key == "r")
-            given += 1
-    output.note(f"{output.plural(given, 'label')} added to {labels.labels_file(run)}")
+            count += 1
+    output.note(f"{output.plural(count, 'label')} added to {labels.labels_file(run)}")
     output.note(f"art-e eval judge --run {name} compares the verdicts with them")
 
 
@@ -59,7 +59,7 @@ def _show(scored: Scored, heading: str) -> None:
     question, trajectory, show = scored.question, scored.trajectory, output.print_text
     gold = "(the mail does not tell)" if question.answer is None else question.answer
     show((f"\n{heading}", "dim"))
-    # The mails that were read, each once, as the model was shown them.
+    # The mails that were read, once each, as the model saw them.
     calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]
     results = [call.results[0] for call in calls if call.results]
     mails = {str(each.get("message_id")): each for each in results if "body" in each}
@@ -78,24 +78,24 @@ def judge(
     names: JudgesOption = None,
     pairs: Annotated[
         Path | None,
-        Option(metavar="FILE", help="Labelled pairs [default: the project's, reporting half]."),
+        Option(metavar="FILE", help="Labelled pairs [default: reporting half of ART-E's set]."),
     ] = None,
     run: Annotated[
         str | None,
-        Option(metavar="RUN", help="This run's labels; without --judge, its own verdicts."),
+        Option(metavar="RUN", help="Use this run's labels; without --judge, also its verdicts."),
     ] = None,
     max_cost: MaxCostOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure judges on answers that people labelled: agreement, kappa, confusion. --json also has
-    the answers that each gets wrong. The exit code is 1 if a judge judged nothing."""
+    the answers that a judge gets wrong. The exit code is 1 if a judge gave no verdict at all."""
     if run is not None:
         if pairs is not None:
             raise UserError("--run has its own answers; leave out --pairs")
-        measured, on = _on_run(run, names, max_cost), f"answers of {run}"
+        measured, on = _rate_run(run, names, max_cost), f"answers of {run}"
     else:
         cases = [each for each in labels.load_pairs(pairs) if pairs or each.half == "reporting"]
-        measured = _rated(names or ["offline"], cases, max_cost)
+        measured = _rate(names or ["offline"], cases, max_cost)
         on = str(pairs or "the labelled set, reporting half")
     figures = {name: labels.agreement(rated) for name, rated in measured.items()}
     if as_json:
@@ -104,49 +104,49 @@ def judge(
         output.print_json({"on": on, "judges": figures})
     for name, of_judge in () if as_json else figures.items():
         _print_judge(name, on, of_judge)
-        for each in [one.verdict for one in measured[name] if one.verdict.correct is None][:1]:
-            output.print_lines(f"unjudged, in no figure: {of_judge['unjudged']:,} ({each.reason})")
+        for verdict in [one.verdict for one in measured[name] if one.verdict.correct is None][:1]:
+            output.print_lines(f"unjudged, left out: {of_judge['unjudged']:,} ({verdict.reason})")
     if any(each["agreement"]["value"] is None for each in figures.values()):
         raise Exit(1)
 
 
-def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> ByJudge:
+def _rate_run(name: str, judges: list[str] | None, max_cost: float | None) -> ByJudge:
     run = find_run(name, runs_folder())
     cases = labels.labelled_cases(load_run(run), labels.read_labels(run))
     if not cases:
-        raise UserError(f"nobody has labelled answers of {run.id} yet; art-e eval label {name}")
+        raise UserError(f"{run.id} has no labels yet; run art-e eval label {name}")
     if judges:
-        return _rated(judges, cases, max_cost)
+        return _rate(judges, cases, max_cost)
     ratings = [labels.Rated(case, verdict) for case in cases for verdict in case.stored]
     names = dict.fromkeys(each.verdict.judge for each in ratings)
     return {name: [each for each in ratings if each.verdict.judge == name] for name in names}
 
 
-def _rated(names: list[str], cases: list[labels.Case], max_cost: float | None) -> ByJudge:
+def _rate(names: list[str], cases: list[labels.Case], max_cost: float | None) -> ByJudge:
     measured = {}
-    for each in chosen_judges(names, max_cost):
+    for judge in choose_judges(names, max_cost):
         with output.progress("answers", len(cases)) as advance:
-            rating = limited_gather(HOSTED_CONCURRENCY, partial(labels.rate, each), cases, advance)
-            measured[each.name] = asyncio.run(rating)
-        note_cost(each)
+            rating = limited_gather(HOSTED_CONCURRENCY, partial(labels.rate, judge), cases, advance)
+            measured[judge.name] = asyncio.run(rating)
+        note_cost(judge)
     return measured
 
 
-def chosen_judges(names: Sequence[str], max_cost: float | None) -> list[Judge]:
-    """The judges of these names, once it is said where they send answers and mail."""
+def choose_judges(names: Sequence[str], max_cost: float | None) -> list[Judge]:
+    """Return the judges of these names; note where they send answers and mail."""
     judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
     note_recipients(names)
     return judges
 
 
 def note_recipients(judges: Iterable[str]) -> None:
-    """Say on stderr where the judges of these names send answers and mail, and which end soon."""
+    """Note where the judges send answers and mail, and which models will be shut down."""
     for name in filter(needs_model, dict.fromkeys(judges)):
         output.note(f"judge: {Model(name).notice}")
 
 
 def note_cost(judge: Judge) -> None:
-    """Say on stderr what a judge's calls have cost, if it makes any."""
+    """Note the cost of a judge's calls, if it is a model."""
     if isinstance(judge, LlmJudge):
         spent = judge.spent
         calls, cost = output.plural(spent.calls, "call"), output.format_usd(spent.cost_usd)
@@ -167,7 +167,7 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         "category", "n", "agreement", "right as right", "right as wrong", "wrong as right",
         "wrong as wrong", "unjudged",
     )  # fmt: skip
-    caption = "in brackets: 95 % interval, over what was judged"
+    caption = "in brackets: 95 % interval, over judged answers"
     rows = []
     for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]:
         counts = (*shares["confusion"].values(), shares["unjudged"])

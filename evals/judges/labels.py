@@ -1,8 +1,8 @@
-"""Labels of people: the labelled set, how far a judge agrees with it, and the labels of a run.
+"""Human labels: the labelled set, a judge's agreement with it, and the labels of a run.
 
-A run's labels are `labels.jsonl` in its folder, one line each, on disk before the next answer is
-shown. A line that a crash cut off is skipped, and removed when the next one is written. The later
-of two labels of an episode counts."""
+A run's labels are in `labels.jsonl` in its folder, a line each, written before the next answer is
+shown. A line that a crash cut off is skipped, and removed with the next write. The last label of an
+episode counts."""
 
 import datetime as dt
 import json
@@ -32,8 +32,8 @@ Half = Literal["tuning", "reporting"]
 
 
 class Case(NamedTuple):
-    """An answer (None: none was given) that a person labelled as right or wrong; an `adversarial`
-    one wants to win a judge over. `half` is of the labelled set, `stored` are a run's verdicts."""
+    """An answer (or None) that a person labelled as right or wrong; an `adversarial` one tries to
+    trick the judge. `half` belongs to the labelled set, `stored` are a run's verdicts."""
 
     question: Question
     answer: str | None
@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
 
 class _Row(BaseModel):
-    """A labelled pair in a file; `gold` is null if the mails hold no answer."""
+    """A labelled pair in a file; `gold` is null if no mail has the answer."""
 
     question: str
     gold: str | None
@@ -57,28 +57,28 @@ class _Row(BaseModel):
     half: Half
 
     def case(self) -> Case:
-        """The pair as a judge takes it; its question's id is a hash of question and gold."""
+        """Convert the row; the question's id is a hash of question and gold answer."""
         name, gold = digest(json.dumps([self.question, self.gold])), self.gold
         question = Question(name, self.question, "", answer=gold, answerable=gold is not None)
         return Case(question, self.answer, self.label, self.category, self.adversarial, self.half)
 
 
 def load_pairs(path: Path | None = None) -> list[Case]:
-    """The pairs of a JSONL file, or of the package's labelled set, in order. Raises `UserError`."""
+    """Load a JSONL file of pairs, or else the package's labelled set. Raises `UserError`."""
     source = files("evals.judges") / "pairs.jsonl" if path is None else path
     try:
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = f"can't read labelled pairs from {source}: {error}"
         raise UserError(f"{why}; name another file with --pairs") from None
-    # Not splitlines: a text may hold other line ends, such as U+2028.
+    # Not splitlines: a text may contain other line ends, such as U+2028.
     pairs = [each.case() for each in parsed_lines(_Row, source, text.split("\n"))]
     if not pairs:
-        raise UserError(f"{source} has no labelled pair; write one a line, or leave --pairs out")
+        raise UserError(f"{source} has no labelled pair; write one per line, or omit --pairs")
     return pairs
 
 
-# ---- How far a judge agrees with labels.
+# ---- A judge's agreement with labels.
 
 
 class Rated(NamedTuple):
@@ -93,19 +93,19 @@ class Rated(NamedTuple):
 
 
 async def rate(judge: Judge, case: Case) -> Rated:
-    """Have the judge judge the answer."""
+    """Return the judge's verdict on the labelled answer."""
     return Rated(case, await judge.judge(case.question, case.answer))
 
 
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
-    """How far one judge agrees with the labels: the figures of `_shares` over all, over the
-    verdicts of which the judge is `sure`, and by category; how many verdicts are unsure; and how
-    many answers are adversarial, and of these judged correct."""
+    """Return one judge's agreement with the labels: the figures of `_shares` for all answers, for
+    those of which the judge is `sure`, and by category; and counts of unsure verdicts, adversarial
+    answers, and adversarial answers judged correct."""
     hostile = [each for each in rated if each.case.adversarial]
     sure = [each for each in rated if not each.verdict.unsure]
     categories: dict[str, list[Rated]] = {}
-    for each in rated:
-        categories.setdefault(each.case.category, []).append(each)
+    for pair in rated:
+        categories.setdefault(pair.case.category, []).append(pair)
     return {
         **_shares(rated),
         "unsure": len(rated) - len(sure),
@@ -117,7 +117,7 @@ def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
 
 
 def confusion(rated: Sequence[Rated]) -> dict[str, int]:
-    """How many of the right and of the wrong answers were judged right or wrong."""
+    """Count the right and the wrong answers that were judged right, or wrong."""
     cells = [(each.case.label, each.verdict.correct) for each in rated]
     return {
         f"{label}_as_{verdict}": cells.count((label == "right", verdict == "right"))
@@ -144,7 +144,7 @@ def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
 
 
 class _Label(BaseModel):
-    """A person's label of one episode's answer. `labelled_at` is ISO 8601 in UTC."""
+    """A human label of an episode's answer. `labelled_at` is ISO 8601 in UTC."""
 
     episode_id: str
     correct: bool
@@ -152,26 +152,26 @@ class _Label(BaseModel):
 
 
 def labels_file(run: Run) -> Path:
-    """Where a run's labels are; the file need not exist."""
+    """Return the path of a run's labels; the file need not exist."""
     return run.folder / "labels.jsonl"
 
 
 def read_labels(run: Run) -> dict[str, bool]:
-    """By episode, whether a person called its answer right. Raises `UserError` for a bad line."""
+    """Return the labels (True: right) by episode id. Raises `UserError` for an invalid line."""
     path = labels_file(run)
     rows = parsed_lines(_Label, path, whole_lines(path))
     return {each.episode_id: each.correct for each in rows}
 
 
 def write_label(run: Run, episode_id: str, *, correct: bool) -> None:
-    """Add a label to the run's; it is safe on disk when this returns."""
+    """Append a label to those of the run, and sync it to disk."""
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     label = _Label(episode_id=episode_id, correct=correct, labelled_at=now)
     append_line(labels_file(run), label.model_dump_json())
 
 
-def chosen_for_labels(scored: Sequence[Scored]) -> list[Scored]:
-    """The answered and judged episodes, in a fixed order that hides models and verdicts."""
+def episodes_to_label(scored: Sequence[Scored]) -> list[Scored]:
+    """Return the answered and judged episodes, in a fixed order that hides models and verdicts."""
     answered = [each for each in scored if each.trajectory.rubric["answered"] and each.verdicts]
     answered.sort(key=lambda each: each.trajectory.episode_id)
     random.Random(0).shuffle(answered)
@@ -179,25 +179,25 @@ def chosen_for_labels(scored: Sequence[Scored]) -> list[Scored]:
 
 
 def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, bool]) -> list[Case]:
-    """The labelled answers of a run; the category of a case is the kind of its question."""
+    """Return the labelled answers of a run, with the kind of question as the category."""
     return [
         Case(
-            each.question, each.trajectory.final_answer, labels[each.trajectory.episode_id],
-            each.question.kind or "unlabelled",
-            stored=tuple(Verdict(**row) for row in each.verdicts),
+            one.question, one.trajectory.final_answer, labels[one.trajectory.episode_id],
+            one.question.kind or "unlabelled",
+            stored=tuple(Verdict(**row) for row in one.verdicts),
         )
-        for each in scored
-        if each.trajectory.episode_id in labels
+        for one in scored
+        if one.trajectory.episode_id in labels
     ]  # fmt: skip
 
 
-# ---- What the run's accuracy would be without its judge's errors.
+# ---- A run's accuracy, corrected for the errors of its judge.
 
 ENOUGH_LABELS = 20  # of right answers, and of wrong ones
 
 
 class Quality(NamedTuple):
-    """How many of the labelled right and wrong answers a judge calls right."""
+    """Counts of the labelled right and wrong answers, and of those that a judge calls right."""
 
     right: int
     right_as_right: int
@@ -206,44 +206,47 @@ class Quality(NamedTuple):
 
 
 def count_errors(rated: Sequence[Rated]) -> Quality:
-    """A judge's errors on answers to answerable questions, without abstentions."""
+    """Count a judge's errors on answers to answerable questions, without abstentions."""
     cases = [each for each in rated if each.case.question.answerable]
     answered = [each for each in cases if not is_abstention(each.case.answer)]
     right, counts = sum(each.case.label for each in answered), confusion(answered)
     return Quality(right, counts["right_as_right"], len(answered) - right, counts["wrong_as_right"])
 
 
-def without_errors(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> dict[str, Any] | None:
-    """{"accuracy": without the judge's errors, "judge": its `Quality`}; None for few labels."""
+def bias_corrected(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> dict[str, Any] | None:
+    """Return {"accuracy": the corrected one, "judge": its `Quality`}; None with too few labels."""
     scored = [each for each in scored if not each.unjudged]
     cases = labelled_cases(scored, read_labels(run))
     quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])
     if min(quality.right, quality.wrong) < ENOUGH_LABELS or accuracy["value"] is None:
         return None
-    asked = [each for each in scored if each.question.answerable]
-    answered = fmean(each.ended and not each.abstained for each in asked)
-    return {"accuracy": corrected(accuracy, answered, quality), "judge": quality._asdict()}
+    answerable = [each for each in scored if each.question.answerable]
+    answered = fmean(each.ended and not each.abstained for each in answerable)
+    return {"accuracy": rogan_gladen(accuracy, answered, quality), "judge": quality._asdict()}
 
 
-def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
-    """The accuracy `share` without its judge's errors (Rogan and Gladen, Am J Epidemiol 107, 1978),
-    of which only the share `answered` of the questions can be misjudged. The interval carries the
-    errors of accuracy and judge (delta method). Unknown for a judge no better than chance."""
+def rogan_gladen(share: Estimate, answered: float, quality: Quality) -> Estimate:
+    """Correct the accuracy `share` for its judge's errors; UNKNOWN if the judge is not better than
+    chance. Only the share `answered` of the questions can be misjudged, so with the rates tpr and
+    fpr at which right and wrong answers are judged right, share = tpr true + fpr (answered - true)
+    and true = (share - fpr answered) / (tpr - fpr) (Rogan and Gladen, Am J Epidemiol 107, 1978).
+    The interval has the errors of all three rates (delta method)."""
     if share["value"] is None or share["low"] is None or share["high"] is None:
         return UNKNOWN
     hits, slips = quality.right_as_right, quality.wrong_as_right
     if hits * quality.wrong <= slips * quality.right:
         return UNKNOWN
-    hit, slip = hits / quality.right, slips / quality.wrong
-    true = (share["value"] - slip * answered) / (hit - slip)
-    # Times hit - slip, d true is d accuracy - true d hit - (answered - true) d slip.
-    apart = (share["high"] - share["low"]) / 2, true * _error(hits, quality.right)
-    error = hypot(*apart, (answered - true) * _error(slips, quality.wrong)) / (hit - slip)
+    tpr, fpr = hits / quality.right, slips / quality.wrong
+    true = (share["value"] - fpr * answered) / (tpr - fpr)
+    # (tpr - fpr) d true = d share - true d tpr - (answered - true) d fpr
+    errors = (share["high"] - share["low"]) / 2, true * _error(hits, quality.right)
+    error = hypot(*errors, (answered - true) * _error(slips, quality.wrong)) / (tpr - fpr)
     value, low, high = np.clip([true, true - error, true + error], 0, answered).tolist()
     return Estimate(value=value, low=low, high=high, n=share["n"], method="Rogan-Gladen")
 
 
 def _error(hits: int, n: int) -> float:
-    """Half the width of a rate's interval, by Jeffreys' posterior: also of no hit it is not 0."""
+    """Return half the width of a rate's interval by Jeffreys' posterior, Beta(hits + 1/2,
+    n - hits + 1/2), with variance rate (1 - rate) / (n + 2); it is not 0 without hits."""
     rate = (hits + 0.5) / (n + 1)
     return NORMAL * sqrt(rate * (1 - rate) / (n + 2))

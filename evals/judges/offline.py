@@ -1,9 +1,9 @@
-"""Whether an answer is right, given the gold answer, without a model.
+"""Judge an answer by the gold answer, without a model.
 
-`OfflineJudge` takes openers, sources and politeness off an answer. Words to the grader and taking
-back what was said make it wrong. All else is a score from 0 to 1 of what speaks against it
-(`WEIGHTS`, a logistic regression by `python -m bench.fit_judge`); docs/journal has the
-agreement with labels. `F1Judge` is a second judge without a model."""
+`OfflineJudge` strips openers, sources and politeness from an answer. An answer that addresses the
+grader or takes itself back is wrong. The rest get a score from 0 to 1, a logistic regression over
+penalties (`WEIGHTS`, fitted by `python -m bench.fit_judge`); docs/journal has the agreement
+with labels. `F1Judge` is a second judge without a model."""
 
 import datetime as dt
 import math
@@ -38,14 +38,14 @@ def is_unanswerable(question: Question) -> bool:
 
 
 class RuleJudge(ABC):
-    """A judge without a model; deterministic. All of them share rule 1 and grounding."""
+    """A deterministic judge without a model; subclasses differ in `_compare` only."""
 
     name: str
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """Return `decide`, and whether `mails` state an answer that is not an abstention."""
+        """Return the verdict of `decide`, with grounding unless the answer abstains."""
         verdict = self.decide(question, answer, mails or ())
         if answer is None or mails is None or _abstains(claims.clean(answer), question, mails):
             return verdict
@@ -62,46 +62,47 @@ class RuleJudge(ABC):
         if is_unanswerable(question):
             reason = "abstained on" if abstained else "answered"
             return Verdict(abstained, None, self.name, f"{reason} an unanswerable question")
-        gold, bare = question.answer or "", claims.unframed(text)
-        if bare and bare.casefold() == claims.unframed(claims.clean(gold)).casefold():
+        gold, bare = question.answer or "", claims.strip_frame(text)
+        if bare and bare.casefold() == claims.strip_frame(claims.clean(gold)).casefold():
             return Verdict(True, None, self.name, "is the gold answer")
-        verdict = self._compared(question, gold, bare)
-        # What says what the gold does is an answer, whatever it looks like.
+        verdict = self._compare(question, gold, bare)
+        # What looks like an abstention may be the right answer.
         if abstained and (claims.YES_NO.match(question.question) or not verdict.correct):
             return Verdict(False, None, self.name, "abstained on an answerable question")
         return verdict
 
     @abstractmethod
-    def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        """Return the verdict on an answer, without its frame, that rule 1 does not decide."""
+    def _compare(self, question: Question, gold: str, answer: str) -> Verdict:
+        """Return the verdict on an answer, without its frame, that differs from the gold answer."""
 
 
 def _abstains(text: str, question: Question, mails: Sequence[Email]) -> bool:
-    bodies, bare = (mail.body for mail in mails), claims.unframed(text)
+    bodies, bare = (mail.body for mail in mails), claims.strip_frame(text)
     return is_abstention(bare, question.question, bodies) and not claims.APPEAL.search(text)
 
 
 class OfflineJudge(RuleJudge):
-    """The judge whose rules stand at the top of this module."""
+    """The judge described at the top of this module."""
 
     name = "offline/9"
 
-    def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        compared = Compared(question, gold, answer)
-        if fault := compared.fault():
-            return Verdict(False, None, self.name, fault)
-        penalties = {name: WEIGHTS[name] * held for name, held in compared.features().items()}
-        chance = 1 / (1 + math.exp(-WEIGHTS["bias"] - sum(penalties.values())))
+    def _compare(self, question: Question, gold: str, answer: str) -> Verdict:
+        comparison = Comparison(question, gold, answer)
+        if reason := comparison.disqualifying_reason():
+            return Verdict(False, None, self.name, reason)
+        penalties = {name: WEIGHTS[name] * x for name, x in comparison.features().items()}
+        # Logistic regression: P(right) = 1 / (1 + exp(-(bias + sum of weight * feature))).
+        score = 1 / (1 + math.exp(-WEIGHTS["bias"] - sum(penalties.values())))
         worst = min(penalties, key=penalties.__getitem__)
-        reason = "says what the gold answer says" if chance >= 0.5 else worst
-        reason, unsure = f"{reason} (score {chance:.2f})", UNSURE[0] < chance < UNSURE[1]
-        return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
+        reason = "says what the gold answer says" if score >= 0.5 else worst
+        reason, unsure = f"{reason} (score {score:.2f})", UNSURE[0] < score < UNSURE[1]
+        return Verdict(score >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-# What speaks against an answer, and how much; "bias" is the score of one with no fault.
+# Faults of an answer and their weights; "bias" is the log-odds of an answer without faults.
 _LINES = (line.split(" ", 1) for line in claims.phrases("weight"))
 WEIGHTS = {fault: float(weight) for weight, fault in _LINES}
-UNSURE = (0.13, 0.87)  # between these scores
+UNSURE = (0.13, 0.87)  # the judge is unsure between these scores
 
 _PARTS, _PREPOSITION, _OR, _BRACKETS = map(
     claims.pattern, ("divider", "preposition", "alternative", "brackets")
@@ -110,46 +111,46 @@ _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
 _LISTED, _ARTICLE = map(claims.pattern, ("list", "article"))
 
 
-class Compared:
-    """An answer, without its frame, beside the gold answer."""
+class Comparison:
+    """Compares an answer, without its frame, with the gold answer."""
 
     def __init__(self, question: Question, gold: str, answer: str) -> None:
-        self.asking, self.gold, self.answer = map(read_claims, (question.question, gold, answer))
+        self.question, self.gold, self.answer = map(read_claims, (question.question, gold, answer))
         self.near = question.query_date
         self.plain = read_claims(_BRACKETS.sub("", self.answer.text))
-        asking, wanted = self.asking.text, claims.asked(self.asking.text)
+        asking, asked_kinds = self.question.text, claims.asked_kinds(self.question.text)
         is_choice = claims.CHOICE.search(asking)
         self.is_yes_no = bool(claims.YES_NO.match(asking)) and not is_choice
-        # What the question has is free, but for the values of a choice.
+        # The answer need not repeat what the question has, except the values of a choice.
         self.asked_stems = set() if is_choice else set(content_stems(asking))
-        self.free = () if is_choice else self.asking.values
+        self.free = () if is_choice else self.question.values
         asked_words, kinds = _plain_words(asking), {value.kind for value in self.gold.values}
         keys = [
             key
             for key in (*self.gold.values, *self.gold.names)
             if not any(same_value(key, other) for other in self.free)
             and not (key.kind == "name" and asked_words.issuperset(key.key))
-            # What stands beside a date or time need not be there, only not be another.
+            # The weekday of a date or zone of a time may be missing, but not wrong.
             and not (key.kind in ("weekday", "zone") and kinds & {"date", "time"})
         ]
         values = [key for key in keys if key.kind != "name"]
-        # Needed is what is asked for, or all values if there is nothing else, or a list of names.
-        needed = [key for key in keys if key.kind in wanted]
-        if not needed and not self._beyond(_without(self.gold.text, values)):
+        # Needed: the kinds asked for, or else all values if there are no other words, or all names.
+        needed = [key for key in keys if key.kind in asked_kinds]
+        if not needed and not self._new_stems(_remove(self.gold.text, values)):
             needed = values
-        if not content_stems(_without(self.gold.text, self.gold.names)):
+        if not content_stems(_remove(self.gold.text, self.gold.names)):
             needed = keys
         self.needed = [] if self.is_yes_no else needed
-        # Values that nobody asked for are details.
+        # Values of other kinds are details.
         self.details = [] if needed or self.is_yes_no else values
-        self.is_text = "text" in wanted or not (self.needed or self.is_yes_no)
+        self.is_text = "text" in asked_kinds or not (self.needed or self.is_yes_no)
 
-    def _beyond(self, text: str) -> set[str]:
+    def _new_stems(self, text: str) -> set[str]:
         return set(content_stems(text)) - self.asked_stems
 
-    def fault(self) -> str | None:
-        """Return what makes the answer wrong however it is worded."""
-        text, known = self.answer.text, f"{self.gold.text} {self.asking.text}"
+    def disqualifying_reason(self) -> str | None:
+        """Return why the answer is wrong, whatever else it says; None if it may be right."""
+        text, known = self.answer.text, f"{self.gold.text} {self.question.text}"
         words, back = claims.APPEAL.search(text), claims.RETRACTION.search(text)
         if words and words[0].strip().lower() not in known.lower():
             return f"addresses the judge: {words[0]!r}"
@@ -158,10 +159,10 @@ class Compared:
         return "lists candidates" if self._lists_candidates() else None
 
     def _lists_candidates(self) -> bool:
-        """Return whether the answer is a bare list of parts about as short as a gold answer without
-        values, of which two, or one of whole text, say something else."""
-        first, *more = _words_listed(self.gold.text)
-        parts, known = _words_listed(self.plain.text), set(content_stems(self.gold.text))
+        """Return whether the answer is a bare list of parts as short as the gold answer, which has
+        no values, and two parts (or one, if the gold answer is among them) say something else."""
+        first, *more = _list_items(self.gold.text)
+        parts, known = _list_items(self.plain.text), set(content_stems(self.gold.text))
         others = [
             part
             for part in parts
@@ -176,42 +177,42 @@ class Compared:
         return len(others) > 1 or (is_text and any(len(each) > 1 for each in others))
 
     def features(self) -> dict[str, float]:
-        """Return how far each fault of `WEIGHTS` holds, from 0 to 1."""
+        """Return the degree of each fault of `WEIGHTS`, from 0 to 1."""
         gold, answer, plain = self.gold.text, self.answer.text, self.plain.text
         keys = self.needed or self.details
         missing = [key for key in keys if not self._states(key)]
         share, is_missing = len(missing) / max(1, len(keys)), bool(missing and self.needed)
-        rest, stems = _without(gold, keys), set(content_stems(_without(answer, self.answer.values)))
-        beyond = self._beyond(rest)
-        lacking = len(beyond - stems) / max(1, len(beyond) + len(keys) * (not is_missing))
-        if not beyond and not keys:  # "A-", "all of us"
+        rest, stems = _remove(gold, keys), set(content_stems(_remove(answer, self.answer.values)))
+        expected = self._new_stems(rest)
+        lacking = len(expected - stems) / max(1, len(expected) + len(keys) * (not is_missing))
+        if not expected and not keys:  # "A-", "all of us"
             lacking = float(gold.lower() not in answer.lower())
         choices = [] if _OR.search(gold) else _OR.findall(plain)
-        wanted = self._beyond(gold)
-        # "Not worn" is "unworn": a denial and an opposite together cancel out.
+        gold_stems = self._new_stems(gold)
+        # "Not worn" is "unworn": a denial and an opposite cancel out.
         is_denied = self.is_text and self.gold.negated != self.answer.negated
-        contrary = (1 - lacking) * (is_denied != claims.opposed(rest, answer))
+        contrary = (1 - lacking) * (is_denied != claims.has_opposite(rest, answer))
         return {
             "lacks a value or name": is_missing * (2 + share) / 3,
             "lacks a detail": 0.0 if self.needed else share,
             "lists another value or name": float(not is_missing and self._lists_another()),
-            "names alternatives": float(any(wanted & set(content_stems(part)) for part in choices)),
+            "names alternatives": float(any(gold_stems & {*content_stems(p)} for p in choices)),
             "lacks words of the gold answer": lacking * self.is_text,
-            "has another word": _changed(gold, plain, self.asked_stems),
+            "has another word": _changed_share(gold, plain, self.asked_stems),
             "says the opposite": float(self._is_contrary() if self.is_yes_no else contrary),
             "mixes up what belongs to what": float(_is_swapped(gold, answer)),
         }
 
     def _states(self, key: Value) -> bool:
         values = (*self.answer.values, *self.answer.names)
-        # A code, phone number or address may have other signs between.
+        # A code, phone number or address may be punctuated differently.
         signs = r"[\W_]{0,3}".join(map(re.escape, str(key.key[0])[:200]))
         code = rf"(?i)(?<![^\W_])(?:00|0|v)?{signs}(?![^\W_])"
         is_code = key.kind in ("code", "phone", "web") and re.search(code, self.answer.text)
         return bool(is_code) or any(same_value(key, value, self.near) for value in values)
 
     def _lists_another(self) -> bool:
-        """Return whether a value or name unknown to gold and question stands beside a known one."""
+        """Return whether the answer lists a known value or name together with an unknown one."""
         kinds = {key.kind for key in (*self.gold.values, *self.needed)}
         known = (*self.gold.values, *self.gold.denied, *self.gold.names, *self.free)
         values = (*self.plain.values, *self.plain.names)
@@ -223,107 +224,106 @@ class Compared:
             for other in others
         )
         return bool(self.is_yes_no and others) or not all(
-            self._beyond(part) or _PREPOSITION.search(part) for part in between
+            self._new_stems(part) or _PREPOSITION.search(part) for part in between
         )
 
     def _is_contrary(self) -> bool:
-        """Return whether one of gold and answer affirms what is asked and the other does not: it
-        says no, denies something, or has an opposite of a word of the question."""
-        wanted, given = (
-            claims.polarity(each.text) is not False
-            and each.negated == claims.opposed(self.asking.text, each.text)
-            for each in (self.gold, self.answer)
+        """Return whether only one of gold and answer affirms the question. The other says no,
+        denies something, or has the opposite of a word of the question."""
+        gold, answer = (
+            claims.polarity(side.text) is not False
+            and side.negated == claims.has_opposite(self.question.text, side.text)
+            for side in (self.gold, self.answer)
         )
-        return wanted != given
+        return gold != answer
 
 
-def _without(text: str, values: Sequence[Value]) -> str:
+def _remove(text: str, values: Sequence[Value]) -> str:
     for value in sorted(values, key=lambda value: -value.start):
         text = f"{text[: value.start]} {text[value.end :]}"
     return text
 
 
-def _words_listed(text: str) -> list[list[str]]:
-    """Return the words of each part of a list, without articles."""
+def _list_items(text: str) -> list[list[str]]:
     parts = (_TOKEN.findall(_ARTICLE.sub("", part)) for part in _LISTED.split(text.lower()))
     return [part for part in parts if part] or [[]]
 
 
-def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
-    """Return how much of the gold the answer copies, if it changes or puts in a word inside it."""
-    wanted, given = _TOKEN.findall(gold.lower()), _TOKEN.findall(answer.lower())[:400]
-    codes = SequenceMatcher(None, wanted, given, autojunk=False).get_opcodes()
+def _changed_share(gold: str, answer: str, asked_stems: set[str]) -> float:
+    """Return the share of the gold answer that is copied, if the answer alters a word; else 0."""
+    expected, actual = _TOKEN.findall(gold.lower()), _TOKEN.findall(answer.lower())[:400]
+    codes = SequenceMatcher(None, expected, actual, autojunk=False).get_opcodes()
     copied = sum(end - start for tag, start, end, _, _ in codes if tag == "equal")
-    if len(wanted) < 3 or 2 * copied < len(wanted):
+    if len(expected) < 3 or 2 * copied < len(expected):
         return 0.0
     for place, (tag, start, end, first, last) in enumerate(codes):
         at_edge = place == len(codes) - 1 or (place == 0 and last - first > 1)
-        texts = map(" ".join, (wanted[start:end], given[first:last]))
+        texts = map(" ".join, (expected[start:end], actual[first:last]))
         old, new = (set(content_stems(text)) for text in texts)
         is_other = (tag == "replace" and bool(old - new)) or (tag == "insert" and not at_edge)
         if is_other and 0 < len(new - old - asked_stems) <= 2:
-            return copied / len(wanted)
+            return copied / len(expected)
     return 0.0
 
 
 def _is_swapped(gold: str, answer: str) -> bool:
-    """Return whether two parts of the answer have exchanged what the gold says of them."""
+    """Return whether the answer mixes up which words of the gold answer belong together."""
     texts = map(_PARTS.split, (gold, answer))
     parts, answered = ([set(content_stems(part)) for part in text] for text in texts)
     counts = Counter(stem for part in parts for stem in part)
-    own = [{stem for stem in part if counts[stem] == 1} for part in parts]
-    mixed = Counter(frozenset(n for n, each in enumerate(own) if each & p) for p in answered)
+    unique = [{stem for stem in part if counts[stem] == 1} for part in parts]
+    mixed = Counter(frozenset(n for n, stems in enumerate(unique) if stems & p) for p in answered)
     return any(len(both) > 1 and times > 1 for both, times in mixed.items())
 
 
-# ---- A second judge: how many words an answer and the gold answer share.
+# ---- A second judge: the words that an answer and the gold answer share.
 
-F1_THRESHOLD = 0.8  # on worlds of other seeds, 0.6 and 0.7 accept more lists
+F1_THRESHOLD = 0.8  # 0.6 and 0.7 accept more lists, on synthetic worlds of other seeds
 SHOWN_CHARS = 60  # of a word of the answer, in the reason
 
 _WEEKDAYS, _MONTHS = (set(map(str.lower, names)) for names in (day_name, month_name[1:]))
-# Apostrophes, commas of thousands, ".00", and the ending of "4th".
+# Apostrophes, thousands separators, ".00", and the suffix of "4th".
 _DROPPED = re.compile(r"['’]|(?<=\d)(?:,(?=\d{3})|\.00\b|(?:st|nd|rd|th)\b)")
 _F1_WORD = re.compile(r"(?!(?:an?|the)\b)(?:\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+)")
 
 
 class F1Judge(RuleJudge):
-    """Judges short answers by F1 over the words in lower case, without punctuation and articles
-    (SQuAD v1.1, Rajpurkar et al. 2016), or without the question's: for a room, "74" is "Room 74".
-    Unlike there, punctuation separates words. Each number and month of the answer must be one of
-    the gold's, and one must be there if the gold has any (as in DROP, Dua et al. 2019). A weekday
-    is free if the gold has none."""
+    """Judges short answers by the F1 of their words in lower case, without punctuation and articles
+    (SQuAD v1.1, Rajpurkar et al. 2016), or of those that the question lacks: for a room, "74" is
+    "Room 74". Unlike there, punctuation separates words. The answer's numbers and months must be in
+    the gold answer, and it needs one if that has any (as in DROP, Dua et al. 2019). Weekdays are
+    ignored if the gold answer has none."""
 
     name = "f1/1"
 
-    def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        asking, given, wanted = (
+    def _compare(self, question: Question, gold: str, answer: str) -> Verdict:
+        asking, words, gold_words = (
             _F1_WORD.findall(_DROPPED.sub("", text.lower()))
             for text in (question.question, answer, gold)
         )
-        if not _WEEKDAYS.intersection(wanted):
-            given = [word for word in given if word not in _WEEKDAYS]
+        if not _WEEKDAYS.intersection(gold_words):
+            words = [word for word in words if word not in _WEEKDAYS]
         figures, known = (
-            [word for word in words if word in _MONTHS or not word.isalpha()]
-            for words in (given, wanted)
+            [word for word in side if word in _MONTHS or not word.isalpha()]
+            for side in (words, gold_words)
         )
-        beyond = [word for word in wanted if word not in asking]
-        shared = max(f1(given, wanted), f1(given, beyond))
-        reason = f"F1 {shared:.2f}"
-        if strange := [word for word in figures if word not in known]:
-            reason = f"has {cut_line(strange[0], SHOWN_CHARS)!r}, which the gold answer lacks"
+        new = [word for word in gold_words if word not in asking]
+        score = max(f1(words, gold_words), f1(words, new))
+        reason = f"F1 {score:.2f}"
+        if unknown := [word for word in figures if word not in known]:
+            reason = f"has {cut_line(unknown[0], SHOWN_CHARS)!r}, which the gold answer lacks"
         elif known and not figures:
             reason = "has no number or month of the gold answer"
-        return Verdict(shared >= F1_THRESHOLD and reason[:2] == "F1", None, self.name, reason)
+        return Verdict(score >= F1_THRESHOLD and reason[:2] == "F1", None, self.name, reason)
 
 
-def f1(given: Sequence[str], gold: Sequence[str]) -> float:
-    """Return the harmonic mean of precision and recall of the words `given`."""
-    hits = (Counter(given) & Counter(gold)).total()
-    return 2 * hits / (len(given) + len(gold)) if hits else 0.0
+def f1(answer: Sequence[str], gold: Sequence[str]) -> float:
+    """Return F1, the harmonic mean 2 P R / (P + R) of precision and recall, over words."""
+    hits = (Counter(answer) & Counter(gold)).total()
+    return 2 * hits / (len(answer) + len(gold)) if hits else 0.0
 
 
-# ---- Whether the mails that were read state what an answer states.
+# ---- Grounding: do the mails that were read support the answer?
 
 UNREAD = "no mail was read"  # an answer given without reading has no support
 
@@ -332,51 +332,51 @@ _OPENING = re.compile(r"(?:^|[.!?:;]) ?$")
 
 
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> tuple[bool | None, str]:
-    """Return whether `mails` state what `answer` states (None: can't be told), and why not."""
+    """Return whether `mails` state what `answer` states (None: unknown), and why not."""
     if not mails:
         return False, UNREAD
-    asking, given = read_claims(question), read_claims(answer)
-    read = [_stated(mail) for mail in mails]
-    kinds, known = claims.asked(asking.text), _plain_words(asking.text)
+    asking, claimed = read_claims(question), read_claims(answer)
+    read = [_mail_claims(mail) for mail in mails]
+    kinds, known = claims.asked_kinds(asking.text), _plain_words(asking.text)
     is_count = "number" in kinds and "money" not in kinds
-    # A word at the beginning of a sentence may be no name.
-    opening = [each for each in given.names if _OPENING.search(given.text[: each.start])]
-    # A date says its weekday.
-    free = {"number": is_count, "weekday": any(each.kind == "date" for each in given.values)}
-    told = [
+    # A word at the beginning of a sentence need not be a name.
+    opening = [each for each in claimed.names if _OPENING.search(claimed.text[: each.start])]
+    # A date implies its weekday.
+    free = {"number": is_count, "weekday": any(each.kind == "date" for each in claimed.values)}
+    new_values = [
         value
-        for value in (*given.values, *given.names)
+        for value in (*claimed.values, *claimed.names)
         if not (free.get(value.kind) or (value in opening and len(value.key) == 1))
         and not any(_covers(other, value, None) for other in asking.values)
         and not (value.kind == "name" and known.issuperset(_plain_words(*value.key)))
     ]
-    for value in told:
-        shown = given.text[value.start : value.end]
+    for value in new_values:
+        excerpt = claimed.text[value.start : value.end]
         if not any(
             any(_covers(other, value, mail.date) for other in values)
             or (value.kind == "name" and _plain_words(*value.key) <= _plain_words(text) | known)
             for mail, (text, values) in zip(mails, read, strict=True)
         ):
-            return False, f"no mail read has the {value.kind} {shown!r}"
-    new = set(content_stems(given.text)) - set(content_stems(asking.text))
-    if told or not new or (is_count and given.values):
-        return bool(told) or None, ""
+            return False, f"no mail read has the {value.kind} {excerpt!r}"
+    new = set(content_stems(claimed.text)) - set(content_stems(asking.text))
+    if new_values or not new or (is_count and claimed.values):
+        return bool(new_values) or None, ""
     shared = new.intersection(content_stems(" ".join(text for text, _ in read)))
     reason = f"the mails read have {len(shared)} of {len(new)} new words"
     return (True, "") if 2 * len(shared) >= len(new) else (False, reason)
 
 
-def _stated(mail: Email) -> tuple[str, list[Value]]:
-    """Return a mail's text and what it states, with its date and the days that it can name."""
+def _mail_claims(mail: Email) -> tuple[str, list[Value]]:
+    """Return a mail's text and its values, with its date and the days that it mentions."""
     people = ", ".join(str(each) for each in (mail.sender, *mail.to, *mail.cc, *mail.bcc))
     text = f"{mail.subject}\n{mail.body[:MAX_BODY_CHARS]}\n{people}"
     stated = read_claims(text, limit=2 * MAX_BODY_CHARS)
-    # What a mail takes back it still states; which of them holds is not asked here.
+    # Values that a mail takes back count, too: grounding does not ask which one holds.
     values, words = [*stated.values, *stated.denied, *stated.names], _plain_words(stated.text)
     if mail.date is None:
         return stated.text, values
     weekdays = {value.key[0] for value in values if value.kind == "weekday"}
-    for days in range(-1, 14):  # "Friday" may be the one of the next week
+    for days in range(-1, 14):  # "Friday" may be in the next week
         day = mail.date.date() + dt.timedelta(days)
         weekday = f"{day:%a}".lower()
         if not days or _DAYS.get(days) in words or weekday in weekdays:
@@ -385,17 +385,17 @@ def _stated(mail: Email) -> tuple[str, list[Value]]:
     return stated.text, values
 
 
-def _covers(stated: Value, given: Value, near: dt.date | None) -> bool:
-    """Return whether `stated`, in a mail of the day `near`, says all that `given` says."""
-    if not stated.kind == given.kind == "date":
-        return same_value(stated, given)
+def _covers(stated: Value, claimed: Value, near: dt.date | None) -> bool:
+    """Return whether `stated`, in a mail of the day `near`, says all that `claimed` says."""
+    if not stated.kind == claimed.kind == "date":
+        return same_value(stated, claimed)
     is_full = stated.key[2] or all(
-        a is not None or b is None for a, b in zip(stated.key[1:], given.key[1:], strict=True)
+        a is not None or b is None for a, b in zip(stated.key[1:], claimed.key[1:], strict=True)
     )
-    return bool(is_full) and not claims.conflict(stated, given, near)
+    return bool(is_full) and not claims.conflict(stated, claimed, near)
 
 
 def _plain_words(*texts: str) -> frozenset[str]:
-    """Return the words of the texts in lower case, without accents: addresses have none."""
+    """Return the words of the texts in lower case, without accents, as in addresses."""
     plain = unicodedata.normalize("NFKD", " ".join(texts).lower())
     return frozenset(re.findall(r"\w+", re.sub(r"[\u0300-\u036f]", "", plain)))

@@ -1,9 +1,9 @@
-"""The report of runs: `report.html`, which needs nothing beside it, and its charts as PNG.
+"""Write the report of runs: a self-contained `report.html`, and its charts as PNG.
 
     art-e eval report RUN...
 
-The page takes no script but its own: a Content-Security-Policy in it names each by its hash. What
-others wrote (mail, models, file names) gets in through Jinja's escaping, or as gzip in base64."""
+A Content-Security-Policy allows only the page's own scripts, by their hashes. Untrusted text (mail,
+models, file names) is escaped by Jinja, or embedded as gzip in base64."""
 
 import base64
 import datetime as dt
@@ -43,8 +43,8 @@ from evals.statistics import holm
 
 
 class Section(NamedTuple):
-    """A part of the page that the caller brings along. `name` is its anchor and begins the names of
-    no other chart; `lead` stands under the title; one that is `apart` begins a new printed page."""
+    """A part of the page that the caller adds. `name` is its anchor, and a prefix of its charts'
+    names only; `lead` has the lines below the title; `apart` starts a new page in print."""
 
     name: str
     title: str
@@ -55,7 +55,7 @@ class Section(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """Two models side by side: a table of differences, flipped questions, and each side's label."""
+    """A comparison of two models: a table of differences, flipped questions, and both labels."""
 
     table: Table
     flipped: list[dict[str, Any]]
@@ -63,13 +63,14 @@ class Pairing(NamedTuple):
 
 
 def pairings(entries: Sequence[Entry]) -> list[Pairing]:
-    """Every two models that were asked the same questions, the later against the earlier."""
-    found = []
+    """Compare every two models that share questions, the later against the earlier."""
+    comparisons = []
     for a, b in itertools.combinations(entries, 2):
         with suppress(UserError):  # no question in common, or several rollouts of one
-            found.append((a, b, compare(a.scored, b.scored)))
+            comparisons.append((a, b, compare(a.scored, b.scored)))
     pairs = []
-    for (a, b, compared), p in zip(found, holm([each["p"] for *_, each in found]), strict=True):
+    corrected = holm([each["p"] for *_, each in comparisons])
+    for (a, b, compared), p in zip(comparisons, corrected, strict=True):
         headings = ["Figure", a.label, b.label, "Difference"]
         rows, notes = differences(compared["figures"]), summary(compared, a.label, b.label, p)
         table = Table(headings, rows, f"{b.label} against {a.label}", notes)
@@ -77,43 +78,42 @@ def pairings(entries: Sequence[Entry]) -> list[Pairing]:
     return pairs
 
 
-# ---- The data of the page's episode viewer: a trajectory's messages as turns that a page can draw.
+# ---- The data of the page's episode viewer: the turns of each trajectory.
 
-KEPT_CHARS = 100_000  # of a text; more is cut: a mail of a gigabyte must not make such a page
-# Controls, ends of lines that are none, and lone surrogates.
+TEXT_CHARS = 100_000  # longer texts are cut, so that a huge mail does not make a huge page
+# Control characters, unusual line ends, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def marked(text: str) -> str:
-    """`text` with "[U+202E]" for each character that hides or turns round what is read, cut if
-    long. The result can be encoded and has no line ends but "\\n"."""
-    left = len(text) - KEPT_CHARS
+def make_visible(text: str) -> str:
+    """Replace invisible and direction-changing characters by "[U+202E]" and the like, and cut a
+    long text. The result can be encoded, and "\\n" is its only line end."""
+    left = len(text) - TEXT_CHARS
     if left > 0:
-        text = f"{text[:KEPT_CHARS]}\n[cut here: {left:,} more characters in trajectories.jsonl]"
-    text = visible(text.replace("\r\n", "\n"), _named)
-    return _CONTROLS.sub(lambda found: _named(found[0]), text)
+        text = f"{text[:TEXT_CHARS]}\n[cut here: {left:,} more characters in trajectories.jsonl]"
+    text = visible(text.replace("\r\n", "\n"), _code_point)
+    return _CONTROLS.sub(lambda match: _code_point(match[0]), text)
 
 
-def _named(character: str) -> str:
+def _code_point(character: str) -> str:
     return f"[U+{ord(character):04X}]"
 
 
-def plain(value: Any) -> Any:
-    """`value`, which JSON gave, with texts made visible and numbers that JSON lacks as text."""
+def page_json(value: Any) -> Any:
+    """Return a JSON value with visible texts, and NaN and infinities as text."""
     if isinstance(value, str):
-        return marked(value)
+        return make_visible(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {marked(str(key)): plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {make_visible(str(key)): page_json(each) for key, each in value.items()}
+    return [page_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 class _Shared(dict[str, int]):
-    """The numbers of values that several episodes have, such as mails; each is kept once."""
+    """Numbers the JSON values that several episodes share, such as mails, to store them once."""
 
     def add(self, value: Any) -> int:
-        """The number of `value`, which JSON can hold."""
         return self.setdefault(compact_json(value), len(self))
 
     def rows(self) -> list[Any]:
@@ -121,28 +121,28 @@ class _Shared(dict[str, int]):
 
 
 def _turn(exchange: Exchange, handles: Mapping[str, str], shared: _Shared) -> dict[str, Any]:
-    """A turn of the model: `{"says", "calls", "notes"}`. A call is `{"tool", "arguments",
+    """Return a turn of the model: `{"says", "calls", "notes"}`. A call is `{"tool", "arguments",
     "results"}`; arguments are strings, lists of strings or None, or one text if they are not a JSON
     object. Results and notes are `{"hits"}`, `{"mail", "handle"}`, `{"error"}`, `{"note"}` or
-    `{"text"}`. Texts, mails, heads are numbers of shared values, with message ids for handles."""
+    `{"text"}`. Texts, mails and heads are numbers in `shared`; handles become message ids."""
 
-    def shown(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def parts(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [part for each in results for part in _result(each, handles, shared)]
 
     says = shared.add(exchange.says) if exchange.says else None
     calls = [
-        {"tool": each.tool, "arguments": _words(each.arguments), "results": shown(each.results)}
-        for each in exchange.calls
+        {"tool": call.tool, "arguments": _arguments(call.arguments), "results": parts(call.results)}
+        for call in exchange.calls
     ]
-    return {"says": says, "calls": calls, "notes": shown(exchange.replies)}
+    return {"says": says, "calls": calls, "notes": parts(exchange.replies)}
 
 
-def _words(value: Any, depth: int = 0) -> Any:
-    """Arguments with strings, lists of strings and None in them; other values become JSON."""
+def _arguments(value: Any, depth: int = 0) -> Any:
+    """Keep strings, lists of strings and None as arguments; other values become JSON."""
     if isinstance(value, dict) and depth == 0:
-        return {name: _words(each, 1) for name, each in value.items()}
+        return {name: _arguments(each, 1) for name, each in value.items()}
     if isinstance(value, list) and depth == 1:
-        return [_words(each, 2) for each in value]
+        return [_arguments(each, 2) for each in value]
     return value if value is None or isinstance(value, str) else compact_json(value)
 
 
@@ -150,15 +150,15 @@ def _result(
     result: Mapping[str, Any], handles: Mapping[str, str], shared: _Shared
 ) -> Iterator[dict[str, Any]]:
     if isinstance(hits := result.get("hits"), list):
-        shown = [
+        rows = [
             {
-                "handle": _text(each.get("message_id")), "head": shared.add(_head(each, handles)),
-                "snippet": shared.add(_text(each.get("snippet", each.get("body")))),
-                "missing": each.get("missing"), "whole": "body" in each,
+                "handle": _text(hit.get("message_id")), "head": shared.add(_head(hit, handles)),
+                "snippet": shared.add(_text(hit.get("snippet", hit.get("body")))),
+                "missing": hit.get("missing"), "whole": "body" in hit,
             }
-            for each in hits if isinstance(each, dict)
+            for hit in hits if isinstance(hit, dict)
         ]  # fmt: skip
-        yield {"hits": shown}
+        yield {"hits": rows}
     if "body" in result:
         parts = {name: result[name] for name in ("to", "cc", "bcc") if name in result}
         mail = {**_head(result, handles), **parts, "body": _text(result["body"])}
@@ -181,29 +181,27 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-# The ends, as the funnel names them, that leave nothing to be right or wrong.
+# Ends of the funnel without an answer that could be right or wrong.
 _UNDECIDED = {"out_of_turns": "out of turns", "lost_to_format": "lost"}
 _UNDECIDED |= {"failed": "failed", "unjudged": "unjudged"}
-# Each is a way for an episode to end, in the order in which the page offers them.
+# The outcomes of episodes, in the order of the page's filter.
 OUTCOMES = ("right", "wrong", "abstained", *_UNDECIDED.values())
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
-    """The episodes for the page as JSON can hold them, with rows of "questions" and "shared"."""
+    """Return the page's episodes as JSON; they refer to rows of "questions" and "shared"."""
     shared, questions = _Shared(), _Shared()
-    episodes = [
-        {"question": questions.add(each.question.to_row()), **_episode(each, shared)}
-        for each in scored
-    ]
+    rows = [(questions.add(each.question.to_row()), _episode(each, shared)) for each in scored]
+    episodes = [{"question": number, **fields} for number, fields in rows]
     data = {
         "outcomes": OUTCOMES, "wheres": [each.replace("_", " ") for each in STEPS],
         "questions": questions.rows(), "shared": shared.rows(), "episodes": episodes,
     }  # fmt: skip
-    return {name: plain(value) for name, value in data.items()}
+    return {name: page_json(value) for name, value in data.items()}
 
 
 def outcome(scored: Scored) -> str:
-    """How an episode ended, one of `OUTCOMES`; an abstention that is right counts as right."""
+    """Return one of `OUTCOMES`; a right abstention counts as right."""
     decided = "right" if scored.correct else "wrong" if scored.wrong else "abstained"
     return _UNDECIDED.get(ended_at(scored), decided)
 
@@ -211,7 +209,7 @@ def outcome(scored: Scored) -> str:
 def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
     trajectory = scored.trajectory
     reward = trajectory.reward or {}
-    # The prompts that stand before the model's first message.
+    # The prompts: messages before the model's first.
     first = itertools.takewhile(lambda each: each.get("role") != "assistant", trajectory.messages)
     opening = {str(each.get("role")): str(each.get("content") or "") for each in first}
     turns = [_turn(each, trajectory.handles, shared) for each in exchanges(trajectory.messages)]
@@ -232,19 +230,19 @@ def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
 
 
 def _gold(scored: Scored) -> list[dict[str, Any]]:
-    """What became of each gold mail of an answerable question. Its id may be another copy's than
-    the one that the inbox shows; if the rubric says that all were found (read, cited), each was."""
+    """Return whether each gold mail of an answerable question was found, read and cited. The rubric
+    comes first, because the inbox may show another copy of the mail, with another id."""
     if scored.question.answerable is False:
         return []
     facts, trajectory = scored.trajectory.rubric, scored.trajectory
-    found = {name for each in trajectory.events for name in each.get("found", ())}
+    hits = {name for each in trajectory.events for name in each.get("found", ())}
     return [
         {
-            "id": each, "found": bool(facts.get("found_gold")) or each in found,
-            "read": bool(facts.get("read_gold")) or each in trajectory.mails_read,
-            "cited": bool(facts.get("sources_correct")) or each in trajectory.sources,
+            "id": gold, "found": bool(facts.get("found_gold")) or gold in hits,
+            "read": bool(facts.get("read_gold")) or gold in trajectory.mails_read,
+            "cited": bool(facts.get("sources_correct")) or gold in trajectory.sources,
         }
-        for each in scored.question.message_ids
+        for gold in scored.question.message_ids
     ]  # fmt: skip
 
 
@@ -258,15 +256,15 @@ def _finite(value: Any) -> float | None:
 def build_report(
     runs: Sequence[Run], out: Path, sections: Sequence[Section] = (), *, published: bool = False
 ) -> list[Path]:
-    """Write `report.html`, `table.md` and `plots` of the runs into `out`, where other plots stay;
-    return the page and the PNGs. `sections` stand at the end of the page; with `published` the
-    charts have the published models too. Raises `UserError` for a run without an episode."""
+    """Write `report.html`, `table.md` and `plots` of the runs into `out`, without deleting other
+    plots; return the page and the PNGs. `sections` are added to the end of the page; `published`
+    adds the published models to the charts. Raises `UserError` for a run without an episode."""
     entries, trained = measure(runs), read_training(runs)
-    untrained = [each for each in entries if each.run.folder not in {one.folder for one in trained}]
-    theirs = tables.PUBLISHED if published else ()
+    untrained = [each for each in entries if each.run.folder not in {run.folder for run in trained}]
+    models = tables.PUBLISHED if published else ()
     charts: dict[str, Sequence[Chart]] = {
-        "first": tables.first_charts(entries, theirs),
-        "charts": tables.comparison_charts(entries, theirs),
+        "first": tables.first_charts(entries, models),
+        "charts": tables.comparison_charts(entries, models),
         "held_out": validation_charts(trained, untrained),
         "stepwise": step_charts(trained),
     }
@@ -275,25 +273,25 @@ def build_report(
     written = []
     for chart in itertools.chain(*charts.values(), *(each.charts for each in sections)):
         written.append(plots / f"{chart.name}.png")
-        written[-1].unlink(missing_ok=True)  # a link that came with the run
+        written[-1].unlink(missing_ok=True)  # don't follow a symlink in the run's folder
         write_png(chart.draw(titled=True), written[-1])
     by_run = {run: list(group) for run, group in itertools.groupby(entries, lambda each: each.run)}
     names = run_names(by_run)
     facts = [_run_facts(run, names[run], of_run) for run, of_run in by_run.items()]
     page = out / "report.html"
-    # A lone surrogate of a mail or a model can't be written.
+    # "replace", because a mail or a model may contain a lone surrogate.
     write_whole(page, _page(entries, facts, charts, trained, sections), errors="replace")
     write_whole(out / "table.md", _markdown(entries, facts), errors="replace")
     return [page, *written]
 
 
 def _markdown(entries: Sequence[Entry], runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first table, without published rows, in Markdown for a paper."""
     headings, all_rows, *_ = tables.headline(entries)
     rows = [[row.label, *(cell.line for cell in row.cells)] for row in all_rows[: len(entries)]]
     rows = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
-    lines = [f"| {' | '.join(marked(cell).replace('|', '/') for cell in row)} |" for row in rows]
-    bases = dict.fromkeys(marked(run["basis"]) for run in runs)
+    cells = ([make_visible(cell).replace("|", "/") for cell in row] for row in rows)
+    lines = [f"| {' | '.join(row)} |" for row in cells]
+    bases = dict.fromkeys(make_visible(run["basis"]) for run in runs)
     return "\n".join([*lines, "", *bases, ""])
 
 
@@ -312,7 +310,7 @@ def _page(
     # A lone surrogate of an episode's id becomes "?".
     environment.filters["urlencode"] = partial(quote, safe="", errors="replace")
     environment.filters["svg"] = svg
-    # As mails repeat themselves, a page of real ones gets a third of its size.
+    # Mails repeat each other, so compression reduces a real page to a third of its size.
     data = gzip.compress(json.dumps(viewer_data(scored), separators=(",", ":")).encode(), mtime=0)
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
@@ -327,7 +325,7 @@ def _page(
 
 
 def content_security_policy(scripts: Sequence[str]) -> str:
-    """A policy that lets these inline scripts run, and nothing else run or be fetched."""
+    """Return a policy that allows these inline scripts only, and no requests."""
     hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()) for each in scripts]
     allowed = " ".join(f"'sha256-{each.decode()}'" for each in hashes)
     inline = f"script-src {allowed}; style-src 'unsafe-inline'"
@@ -341,14 +339,14 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     config, scored = run.config, [episode for each in entries for episode in each.episodes]
     split = f", split {config['split']}" if config.get("split") else ""
     questions = len({each.question.id for each in scored})
-    asked = config.get("questions", "the run")
-    judge = ", ".join(dict.fromkeys(one for each in entries for one in each.judges)) or NONE
-    on = f"{public_name(str(asked))}{split}"
+    source = config.get("questions", "the run")
+    judge = ", ".join(dict.fromkeys(name for each in entries for name in each.judges)) or NONE
+    on = f"{public_name(str(source))}{split}"
     models = run.metrics.get("models", {}) if (run.folder / "metrics.json").exists() else {}
     preset = [config["preset"], *config["differences"]] if config.get("preset") else []
-    # Without the folders of the machine that it ran on.
+    # Hide the folders of the user's machine.
     command = re.sub(_FOLDERS, lambda path: public_name(path[0]), config.get("command") or "")
-    left = (f"{name}: {of['not_asked']:,}" for name, of in models.items() if of.get("not_asked"))
+    counts = {model: figures.get("not_asked") for model, figures in models.items()}
     return {
         "id": name, "complete": run.complete, "command": command,
         "basis": f"n = {questions:,} questions of {on}, judged by"
@@ -360,7 +358,7 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
             "Started": str(config.get("started_at", NONE)), "Questions": f"{questions:,} of {on}",
             "Episodes": f"{sum(each.measured for each in scored):,}", "Judge": judge,
             "Preset": "; not as published: ".join(preset) or NONE,
-            "Not asked": "; ".join(left) or NONE,
+            "Not asked": "; ".join(f"{model}: {n:,}" for model, n in counts.items() if n) or NONE,
             "Commit": (config.get("commit") or NONE)[:12],
         },
     }  # fmt: skip

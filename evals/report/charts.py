@@ -1,6 +1,6 @@
-"""Charts as data, drawn by matplotlib: PNG on white, SVG in the page's own colours.
+"""Charts as data, drawn by matplotlib: PNG on white, SVG in the page's colours.
 
-matplotlib is imported when a chart is drawn, so that commands which draw none start fast."""
+matplotlib is imported when a chart is drawn, so that commands without charts start fast."""
 
 import io
 import itertools
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# page.css maps each to a variable of the page; the PNG shows it as it is.
+# page.css maps these colours to variables; the PNG uses them as they are.
 INK, MUTED, GRID = "#1b2432", "#5d6979", "#dfe3e9"
 SERIES = ("#3566b8", "#d9822b", "#2f8f6b", "#a2539c", "#b5473c", "#6f7d1e")
 
 Scale = Literal["share", "usd", "seconds", "number"]
 
-WIDTH, _PLOT, _LINE = 400, 240, 15  # points, which are CSS pixels in the page
+WIDTH, _PLOT, _LINE = 400, 240, 15  # in points; in the page, CSS pixels
 _MARKERS = "os^Dv"
 _STYLE: dict[Any, Any] = {
     "font.size": 10.5, "text.color": INK, "axes.labelcolor": MUTED, "grid.color": GRID,
-    "legend.frameon": False, "text.parse_math": False,  # a "$" in a name begins no formula
+    "legend.frameon": False, "text.parse_math": False,  # names may contain "$"
 }  # fmt: skip
 
 
 @cache
 def _matplotlib() -> Any:
-    """Import matplotlib elsewhere: it would take settings from a file of the working directory."""
+    """Import matplotlib in another folder: it reads a settings file of the working directory."""
     with chdir(Path(__file__).parent):
         import matplotlib.figure
     return matplotlib
 
 
-def cut(label: str, chars: int = 52) -> str:
-    """A label of printable characters on one line, cut in the middle where it is long."""
+def shorten(label: str, chars: int = 52) -> str:
+    """Return the label in printable characters on one line; a long one is cut in the middle."""
     line = " ".join(printable(label).split())
     return line if len(line) <= chars else f"{line[: chars // 2 - 1]}…{line[chars // 2 - chars :]}"
 
 
 @dataclass(frozen=True)
 class Chart(ABC):
-    """What charts have in common; `name` is a file's name without its ending."""
+    """The base of all charts; `name` is the file's name without extension."""
 
     name: str
     title: str
@@ -64,7 +64,7 @@ class Chart(ABC):
     scale: Scale
 
     def draw(self, *, titled: bool) -> "Figure":
-        """The chart as a figure, with its title and note if `titled`."""
+        """Draw the chart as a figure, with its title and note if `titled`."""
         matplotlib = _matplotlib()
         with matplotlib.rc_context(_STYLE):
             drawn: Figure = matplotlib.figure.Figure(dpi=72, layout="constrained")
@@ -87,7 +87,7 @@ class Chart(ABC):
 
     @abstractmethod
     def _plot(self, axes: "Axes") -> float:
-        """Draw on the axes; return the height that this needs, in points."""
+        """Draw on the axes; return the height needed, in points."""
 
 
 def _write_numbers(axis: "Axis", scale: Scale) -> None:
@@ -103,11 +103,11 @@ def _write_numbers(axis: "Axis", scale: Scale) -> None:
     axis.set_major_formatter(written)
 
 
-# ---- Models beside each other: dots with intervals, and accuracy against cost.
+# ---- Comparing models: dots with intervals, and accuracy against cost.
 
 
 class Mark(NamedTuple):
-    """One dot: value, text, and interval if any. A range (of unjudged) is its middle, no dot."""
+    """One dot: value, text, and interval if any. A range (with unjudged answers) has no dot."""
 
     value: float | None
     text: str
@@ -117,14 +117,14 @@ class Mark(NamedTuple):
 
     @property
     def errors(self) -> list[list[float]] | None:
-        """How far the interval reaches below and above the value, as `Axes.errorbar` takes it."""
+        """The distances from the value to the bounds, as `Axes.errorbar` takes them."""
         if self.value is None or self.low is None or self.high is None:
             return None
         return [[max(0.0, self.value - self.low)], [max(0.0, self.high - self.value)]]
 
 
 class DotRow(NamedTuple):
-    """A label with a dot for each of the chart's series, or for its first ones."""
+    """A label with a dot for each series of the chart, or for the first ones."""
 
     label: str
     marks: tuple[Mark, ...]
@@ -133,7 +133,7 @@ class DotRow(NamedTuple):
 
 @dataclass(frozen=True)
 class DotChart(Chart):
-    """A dot plot, of money and time on a logarithmic scale; what is published is hollow."""
+    """A dot plot; money and time have a logarithmic scale, published models hollow dots."""
 
     rows: tuple[DotRow, ...]
     series: tuple[str, ...] = ()
@@ -141,14 +141,14 @@ class DotChart(Chart):
     def _plot(self, axes: "Axes") -> float:
         at, texts = 0.0, {}
         for row in self.rows:
-            label = f"{cut(row.label)} (published)" if row.published else cut(row.label)
+            label = f"{shorten(row.label)} (published)" if row.published else shorten(row.label)
             across = axes.get_yaxis_transform()
             ink = MUTED if row.published else INK
             axes.text(0, at, label, color=ink, va="center", transform=across)
             for mark, colour in zip(row.marks, SERIES, strict=False):
                 at += 1
                 texts[at] = mark.text
-                # There is no place for nothing on a logarithmic scale.
+                # A logarithmic scale has no 0.
                 if mark.value or (mark.value is not None and self.scale in ("share", "number")):
                     fill = "none" if row.published else colour
                     axes.errorbar(
@@ -157,7 +157,7 @@ class DotChart(Chart):
                     )  # fmt: skip
             at += 1.5
         for name, colour in zip(self.series, SERIES, strict=False):
-            axes.plot([], [], "o", color=colour, label=cut(name, 40))
+            axes.plot([], [], "o", color=colour, label=shorten(name, 40))
         axes.set_ylim(at, -1)
         axes.yaxis.tick_right()
         axes.set_yticks(list(texts), list(texts.values()))
@@ -178,7 +178,7 @@ class DotChart(Chart):
 
 @dataclass(frozen=True)
 class ScatterChart(DotChart):
-    """The second mark of each row against the first, in US dollars: logarithmic, with a $0."""
+    """Plots each row's second mark against its first, a cost in USD: logarithmic, but with $0."""
 
     def _plot(self, axes: "Axes") -> float:
         paid = [row.marks[0].value for row in self.rows if row.marks[0].value] or [1.0]
@@ -188,7 +188,7 @@ class ScatterChart(DotChart):
             (cost, mark), colour = row.marks, SERIES[number % len(SERIES)]
             axes.errorbar(
                 cost.value or free, mark.value or 0.0, yerr=mark.errors, elinewidth=0.8,
-                color=colour, mfc="none" if row.published else colour, label=cut(row.label, 26),
+                color=colour, mfc="none" if row.published else colour, label=shorten(row.label, 26),
                 fmt="none" if mark.is_range else _MARKERS[number % len(_MARKERS)],
             )  # fmt: skip
         axes.set_xscale("log")
@@ -208,8 +208,8 @@ class ScatterChart(DotChart):
 
 @dataclass(frozen=True)
 class CurveChart(Chart):
-    """Curves over training steps, which are their index, each drawn as the mean of `smooth` steps
-    around; values of untrained models as dashed lines, by label."""
+    """Curves, indexed by training step, drawn as a moving average of `smooth` steps. `baselines`
+    are dashed lines with the values of other models, by label."""
 
     curves: Mapping[str, pd.Series]
     baselines: Mapping[str, float] = field(default_factory=dict)
@@ -219,12 +219,12 @@ class CurveChart(Chart):
         colours = itertools.cycle(SERIES)
         for (label, steps), colour in zip(self.curves.items(), colours, strict=False):
             values = steps.dropna()
-            line = "o-" if len(values) <= 30 else "-"  # dots of more steps would touch
+            line = "o-" if len(values) <= 30 else "-"  # more dots would touch
             smoothed = values.rolling(self.smooth, center=True, min_periods=1).mean()
             drawn = axes.plot(values.index, smoothed, line, markersize=4)
-            drawn[0].set(color=colour, linewidth=2, label=cut(label, 40))
+            drawn[0].set(color=colour, linewidth=2, label=shorten(label, 40))
         for (label, value), colour in zip(self.baselines.items(), colours, strict=False):
-            axes.axhline(value, color=colour, ls="--", label=f"{cut(label, 34)}: {value:.0%}")
+            axes.axhline(value, color=colour, ls="--", label=f"{shorten(label, 34)}: {value:.0%}")
         if self.scale == "share":
             axes.set_ylim(-0.02, 1.02)
         elif axes.dataLim.ymin >= 0:
@@ -236,18 +236,18 @@ class CurveChart(Chart):
         return _PLOT
 
 
-# ---- A chart as a file and as markup.
+# ---- Output as PNG and SVG.
 
 
 def _save(figure: "Figure", file: Path | io.BytesIO | io.StringIO, **options: Any) -> None:
     with warnings.catch_warnings():
-        # Characters that the font lacks are boxes.
+        # Characters missing from the font become boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(file, **options)
 
 
 def write_png(figure: "Figure", file: Path | io.BytesIO) -> None:
-    """Write the figure as a picture on white."""
+    """Write the figure as PNG on white."""
     _save(figure, file, format="png", dpi=200, facecolor="white", metadata={"Software": None})
 
 
@@ -267,12 +267,12 @@ def write_picture(path: Path, charts: Sequence[Chart], columns: int = 2) -> None
 
 
 def svg(chart: Chart) -> Markup:
-    """The chart as one `<svg>`, whose text stays text in the page's font. References in it begin
-    with a hash of the chart's name, so that several can share a page."""
+    """Return the chart as an `<svg>` whose text has the page's font. Its ids contain a hash of the
+    chart's name, so that several can share a page."""
     drawn = io.StringIO()
     with _matplotlib().rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.name}):
         figure = chart.draw(titled=False)
         facts = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         _save(figure, drawn, format="svg", transparent=True, metadata=facts)
-    # Without the XML declaration, which has no place in a page.
+    # Drop the XML declaration, which is not allowed inside HTML.
     return Markup(drawn.getvalue()[drawn.getvalue().index("<svg") :])

@@ -1,9 +1,9 @@
-// One episode as a conversation that can be read: what was asked, each call with what came
-// back, the answer beside the gold answer, and what judge, rubric and reward make of it.
-// Everything from the data becomes a text node: nothing in a mail or an answer is markup.
+// One episode as a readable conversation: the question, each call with its results, the answer
+// next to the gold answer, and the verdicts, rubric and reward.
+// All data becomes text nodes, so that mails and answers can't inject markup.
 
 const SHOWN_CHARS = 2000; // of one text, before "Show all"
-// Maps: a model may call a tool "constructor".
+// Maps, not objects: a model may call a tool "constructor".
 const TOOLS = new Map([
   ["search_emails", "search"], ["read_email", "read"], ["return_final_answer", "answer"],
 ]);
@@ -20,7 +20,7 @@ function el(tag, attributes, ...children) {
   return node;
 }
 
-const NOTHING = "–"; // where there is no value
+const NOTHING = "–"; // for a missing value
 const grouped = (number) => number.toLocaleString("en-US");
 const fixed = (number, digits) => (typeof number === "number" ? number.toFixed(digits) : NOTHING);
 const signed = (number) =>
@@ -29,7 +29,7 @@ const dollars = (cost) =>
   cost === null ? NOTHING : `$${cost === 0 || cost >= 0.1 ? cost.toFixed(2) : cost.toPrecision(2)}`;
 const className = (outcome) => `v-pill v-is-${outcome.replaceAll(" ", "-")}`;
 
-// A text block; a long one is cut until it is asked for.
+// A text block; a long one is cut until "Show all" is pressed.
 function prose(text, kind = "") {
   const block = el("div", { class: `v-prose ${kind}`, dir: "auto" }, text.slice(0, SHOWN_CHARS));
   if (text.length <= SHOWN_CHARS) return block;
@@ -53,7 +53,7 @@ function stepName(episode) {
   return parts.join(", ");
 }
 
-// Draws episodes of one page's data.
+// Draws one episode of the page's data.
 class Conversation {
   constructor(data, episode) {
     this.data = data;
@@ -83,7 +83,7 @@ class Conversation {
     this.seen.set(head.id, head);
   }
 
-  // The whole article; `beside` another, what both share is left out.
+  // The whole article; `beside` another, without what both share.
   article(beside) {
     const { episode } = this;
     const where = [episode.run, stepName(episode)].filter(Boolean).join(", ");
@@ -207,7 +207,7 @@ class Conversation {
     return line;
   }
 
-  // A mail that an answer cites: what it is, and whether the model ever saw it.
+  // A mail that an answer cites, and whether the model saw it.
   source(cited) {
     const head = this.seen.get(cited.trim());
     const id = head ? head.id : cited.trim();

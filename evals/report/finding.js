@@ -1,15 +1,15 @@
-// Which episodes a view lists, and in which order. Values that episodes share are searched
-// once, and lower case is made of them when somebody first searches.
+// Filter, search and sort the episodes of a view. Values that episodes share are searched once,
+// and lower-cased on the first search.
 
 class Finder {
   constructor(data) {
     this.data = data;
     this.lowered = null; // the shared values in lower case
-    this.own = new Map(); // by episode: what only it says, and the numbers of its shared values
-    this.matches = new Map(); // by word: which of the shared values have it
+    this.own = new Map(); // by episode: its unshared text, and the numbers of its shared values
+    this.matches = new Map(); // by word: for each shared value, whether it has the word
   }
 
-  // The episodes of `view`, as positions in `data.episodes`.
+  // Return the episodes of `view`, as positions in `data.episodes`.
   list(view, columns) {
     const { episodes, questions } = this.data;
     const low = view.min ? Number(view.min) : -Infinity;
@@ -34,7 +34,7 @@ class Finder {
     return this.sorted(found, view.sort, columns);
   }
 
-  // In order of a column; "-name" is downwards. What has no value comes last either way.
+  // Sort by a column, "-name" descending. Episodes without a value always come last.
   sorted(found, sort, columns) {
     const column = columns.find((each) => each.name === (sort || "").replace(/^-/, ""));
     if (!column) return found;
@@ -57,7 +57,7 @@ class Finder {
   having(word) {
     this.lowered ??= this.data.shared.map((value) => textOf(value).toLowerCase());
     if (!this.matches.has(word)) {
-      if (this.matches.size > 50) this.matches.clear(); // of the words while somebody types
+      if (this.matches.size > 50) this.matches.clear(); // drop the prefixes typed on the way
       this.matches.set(word, this.lowered.map((value) => value.includes(word)));
     }
     return this.matches.get(word);
@@ -99,7 +99,7 @@ function textOf(value) {
   return typeof value === "string" ? value : Object.values(value).flat().join("\n");
 }
 
-// The words of a search; "words in quotes" are one.
+// Split a search into words; a phrase in quotes is one word.
 function wordsOf(search) {
   return [...search.toLowerCase().matchAll(/"([^"]+)"|[^\s"]+/g)].map((found) => found[1] || found[0]);
 }

@@ -1,4 +1,4 @@
-// What the viewer shows, as the part of the page's address behind "#", and back.
+// Convert the viewer's state to the fragment of the page's address, and back.
 
 const FILTERS = [
   "q", "model", "outcome", "where", "kind", "run", "step", "min", "max", "question",
@@ -9,11 +9,11 @@ function unescaped(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // a "%" that somebody typed
+    return text; // a literal "%"
   }
 }
 
-// The view that an address names; null where it names something else of the page.
+// Parse the view in an address; null if it names another part of the page.
 function parseLink(hash) {
   const text = hash.replace(/^#/, "");
   const view = {};
@@ -22,7 +22,7 @@ function parseLink(hash) {
     const name = part.slice(0, Math.max(at, 0));
     if (!PLACES.includes(name)) continue;
     const value = part.slice(at + 1);
-    // The names of models are joined by commas that are not escaped.
+    // Model names are joined by unescaped commas.
     view[name] = name === "models" ? value.split(",").map(unescaped) : unescaped(value);
   }
   const ours = text === "" || text === "viewer" || Object.keys(view).length > 0;

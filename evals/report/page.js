@@ -1,5 +1,5 @@
-// The button that changes between light and dark. The choice is kept where the browser lets
-// a page from disk keep one.
+// The button that switches between light and dark. The choice is stored if the browser allows
+// that for a page from disk.
 
 const themeKey = "art-e-theme";
 
@@ -7,7 +7,7 @@ function chosenTheme() {
   try {
     return localStorage.getItem(themeKey);
   } catch {
-    return null; // storage is switched off
+    return null; // storage is disabled
   }
 }
 
@@ -24,6 +24,6 @@ document.getElementById("theme").addEventListener("click", () => {
   try {
     localStorage.setItem(themeKey, theme);
   } catch {
-    // The page shows it all the same, until it is closed.
+    // The theme then lasts until the page is closed.
   }
 });

@@ -1,8 +1,8 @@
-"""A training run's own rows as charts: `steps.jsonl` and `metrics.json` of its folder.
+"""Charts of a training run, from the `steps.jsonl` and `metrics.json` of its folder.
 
-Each line of `steps.jsonl` is a step. In `metrics.json`, each entry of "validation" is the held-out
-questions at a step, each of "alarms" one that was raised. A missing figure leaves a gap, and so
-does one that is not finite, so that older and newer runs can be read."""
+A line of `steps.jsonl` is a step. In `metrics.json`, "validation" has the figures on held-out
+questions by step, and "alarms" the alarms raised. A figure that is missing or not finite leaves a
+gap, so that runs of other versions can be read."""
 
 import json
 import math
@@ -17,15 +17,15 @@ from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import whole_lines
 from evals.metrics import FIGURES
-from evals.report.charts import SERIES, CurveChart, cut
+from evals.report.charts import SERIES, CurveChart, shorten
 from evals.report.tables import Entry, run_names
 
-SMOOTH, LEAST_SMOOTHED = 10, 30  # steps that a line averages, and the fewest that are smoothed
+SMOOTH, LEAST_SMOOTHED = 10, 30  # steps of the moving average; shorter runs are not smoothed
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """A run's rows, indexed by step; `label` tells it from the other runs of the report."""
+    """A run's rows, indexed by step; `label` is unique within the report."""
 
     label: str
     folder: Path
@@ -35,7 +35,7 @@ class TrainingRows:
 
 
 def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
-    """The rows of the runs that have any. Raises `UserError` for a file that can't be read."""
+    """Return the rows of runs that have any. Raises `UserError` for a file that can't be read."""
     names = run_names(runs)
     trained = []
     for run in runs:
@@ -57,25 +57,25 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
 def validation_charts(
     trained: Sequence[TrainingRows], entries: Sequence[Entry] = ()
 ) -> list[CurveChart]:
-    """Curves over the validations, with the other models of the report as baselines."""
+    """Return curves over the validations, with the report's other models as baselines."""
     sizes = sorted({int(n) for each in trained for n in _numbers(each.validations, "n").dropna()})
-    asked = " to ".join(f"{n:,}" for n in dict.fromkeys([*sizes[:1], *sizes[-1:]]))
+    counts = " to ".join(f"{n:,}" for n in dict.fromkeys([*sizes[:1], *sizes[-1:]]))
     rows, charts = [(each, each.validations) for each in trained], []
     for column, chart in FIGURES["validation"].items():
         others = entries if chart.get("measured") else ()
         values = {each.label: each.figures[column]["value"] for each in others}
         baselines = {label: value for label, value in values.items() if value is not None}
-        note = f" {asked} questions each." if asked else ""
+        note = f" {counts} questions each." if counts else ""
         note += " Dashed: the other models, on their questions." if baselines else ""
         charts += _charts("validation", column, chart, note, rows, baselines=baselines)
     return charts
 
 
 def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
-    """Curves over the steps: reward by component, and how training itself went."""
+    """Return curves over the steps: reward by component, and figures of training itself."""
     charts: list[CurveChart] = []
-    for number, each in enumerate(trained, start=1):
-        charts += _components(each, "" if len(trained) == 1 else f"-{number}")
+    for number, run in enumerate(trained, start=1):
+        charts += _components(run, "" if len(trained) == 1 else f"-{number}")
     smooth, rows = _smooth(trained), [(each, each.steps) for each in trained]
     around = f" Each point is the mean of the {SMOOTH} steps around." if smooth > 1 else ""
     for column, chart in FIGURES["stepwise"].items():
@@ -87,7 +87,7 @@ def _charts(
     kind: str, column: str, chart: Mapping[str, Any], more: str,
     rows: Sequence[tuple[TrainingRows, pd.DataFrame]], **options: Any,
 ) -> list[CurveChart]:  # fmt: skip
-    """A chart of `figures.toml` with `more` in its note, and a curve for each run that has it."""
+    """Return a chart of `figures.toml`, `more` in its note, with a curve for each run, if any."""
     numbers = {each.label: _numbers(frame, column) for each, frame in rows}
     curves = {label: values for label, values in numbers.items() if values.notna().any()}
     name, scale = f"{kind}-{column.replace('_', '-')}", chart.get("scale", "number")
@@ -97,14 +97,14 @@ def _charts(
 
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
     rows = training.steps.get("components", pd.Series(dtype=object)).dropna()
-    # A step in which no episode earned a component lacks it.
+    # A step lacks the components that no episode earned.
     parts = pd.DataFrame(rows.tolist(), index=rows.index, dtype=float).fillna(0.0)
     reward = _numbers(training.steps, "reward")
     curves = {"reward": reward} if reward.notna().any() else {}
     by_size = parts.abs().max().sort_values(ascending=False, kind="stable").index
     curves |= {name.replace("_", " "): parts[name] for name in by_size[: len(SERIES) - 1]}
     smooth = _smooth([training])
-    note = f"{cut(training.label)}: means an episode." if suffix else "Means an episode."
+    note = f"{shorten(training.label)}: means per episode." if suffix else "Means per episode."
     note += f" Each point is the mean of the {SMOOTH} steps around." if smooth > 1 else ""
     name, title = f"steps-reward{suffix}", "Reward by component"
     return [CurveChart(name, title, note, "number", curves, smooth=smooth)] if curves else []
@@ -116,13 +116,12 @@ def _smooth(trained: Sequence[TrainingRows]) -> int:
 
 
 def _numbers(rows: pd.DataFrame, column: str) -> pd.Series:
-    """The column's finite numbers; NaN for anything else."""
     values = rows.get(column, pd.Series(index=rows.index, dtype=float))
     return values.astype(float).replace([math.inf, -math.inf], math.nan)
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """The rows in order of their steps; the last one if a step was made again."""
+    """Return the rows by step; the last one if a step was repeated."""
     by_step = {row["step"]: row for row in rows}
     index = pd.Index(sorted(by_step), dtype=int)
     return pd.DataFrame([by_step[step] for step in index], index=index)

@@ -1,8 +1,8 @@
-// The list of episodes with its filters, and the window in which one is read, or two beside
-// each other. The address holds the whole view, so that links and the back button work.
+// The list of episodes with its filters, and the dialog that shows one episode, or two side by
+// side. The address holds the whole view, so that links and the back button work.
 
 const PAGE_ROWS = 50;
-const OPENING = ["episode", "with", "page"]; // the list stays as it is
+const OPENING = ["episode", "with", "page"]; // these don't change the list
 
 class Viewer {
   constructor(data) {
@@ -22,7 +22,7 @@ class Viewer {
     this.follow();
   }
 
-  // Show what the address says.
+  // Show the view in the address.
   follow() {
     const view = parseLink(location.hash);
     if (view === null) return; // another part of the page
@@ -35,8 +35,8 @@ class Viewer {
     if (location.hash && (top > innerHeight || bottom < 0)) viewer.scrollIntoView();
   }
 
-  // #question=ID&models=a,b names the first episode of each model on that question; where
-  // both are one model, the second is the first of another run.
+  // #question=ID&models=a,b names the first episode of each model on that question; if both
+  // are the same model, the second comes from another run.
   pairOf(view) {
     if (!view.models || !view.question) return view;
     const { question, models, ...rest } = view;
@@ -52,7 +52,7 @@ class Viewer {
     return first ? { ...rest, episode: first.id, with: second?.id } : { question, ...rest };
   }
 
-  // Change the view: a new entry of the history, or the same one.
+  // Change the view, as a new history entry or in place of the current one.
   go(changes, replace = false) {
     this.view = { ...this.view, ...changes };
     if (Object.keys(changes).some((name) => !OPENING.includes(name))) this.find();
@@ -174,7 +174,7 @@ class Viewer {
     body.scrollTop = 0;
   }
 
-  // The other episodes on the question that is shown.
+  // The other episodes on the current question.
   fillCompare(episode, second) {
     const id = this.data.questions[episode.question].id;
     const others = this.data.episodes.filter((each) =>
@@ -209,7 +209,7 @@ class Viewer {
     this.form.querySelector(".v-range").hidden = !rewarded;
   }
 
-  // The next or previous episode: opened where one is open, else its row is focused.
+  // Go to the next or previous episode: open it if one is open, or else focus its row.
   move(by) {
     const open = this.view.episode && this.detail.open;
     const focused = document.activeElement?.closest("#viewer-list tr[data-episode]");
@@ -273,7 +273,7 @@ class Viewer {
       if (event.key === "Escape" && event.target.closest("#viewer-filters")) event.target.blur();
       return;
     }
-    // Elsewhere the arrows scroll the page.
+    // Outside the list and the dialog, arrows scroll the page.
     const inList = event.target.closest("#viewer-list tbody");
     const ways = new Map([["j", 1], ["k", -1]]);
     if (inList) ways.set("ArrowDown", 1).set("ArrowUp", -1);
@@ -290,7 +290,7 @@ class Viewer {
 const pageName = (page) => (page > 0 ? String(page + 1) : "");
 const option = (value, text) => el("option", { value }, text);
 
-// The columns that this report's episodes have something to show in.
+// The columns for which this report's episodes have values.
 function columnsOf(data) {
   const { episodes, questions, outcomes } = data;
   const of = (episode) => questions[episode.question];
@@ -321,7 +321,7 @@ function columnsOf(data) {
   ].filter(Boolean);
 }
 
-// The data: JSON as gzip in base64.
+// Decode the data: gzipped JSON in base64.
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));

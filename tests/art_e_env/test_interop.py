@@ -1,7 +1,7 @@
-"""Inspect and verifiers give the verdicts of `eval run`: a scripted model and the offline policy
-answer ten questions, and on another one the provider fails.
+"""Inspect and verifiers agree with `eval run`: a scripted model and the offline policy answer ten
+questions, and the provider fails on another.
 
-`make test` installs the libraries apart, where the tests run this module."""
+`make test` installs the libraries in another environment, where the tests run this module."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from art_e.runs import start_run
 from art_e.tools import ARGUMENTS
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
-from evals.benchmark import Entrant, drawn, run_benchmark
+from evals.benchmark import Entrant, run_benchmark, sample_questions
 from evals.judges.offline import OfflineJudge
 from evals.metrics import HEADLINE
 from evals.scored import Scored, load_run
@@ -36,28 +36,28 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parent.parent.parent
 BIN = Path(sys.prefix) / "interop" / "bin"
 
-QUESTIONS = drawn(questions(WorldConfig(size=1000)), 11)
+QUESTIONS = sample_questions(questions(WorldConfig(size=1000)), 11)
 FAILING = QUESTIONS[-1]
-# Some libraries take these tags for the model's own.
+# Some libraries take these tags for the model's.
 BODY = f"{HOSTILE_BODY} <think>a</think> <internal>b</internal> [c](javascript:alert(1))"
 OPTIONS = {"questions": "golden.jsonl", "db": "inbox.duckdb"}
 
 
-def scripted(turn: int, asked: str) -> AssistantMessage:
-    """Searches, reads the first hit and a hostile mail, and ends in one of four ways."""
-    [question] = [each for each in QUESTIONS if each.question == asked]
+def scripted(turn: int, text: str) -> AssistantMessage:
+    """Search, read the first hit and a hostile mail, and end in one of four ways."""
+    [question] = [each for each in QUESTIONS if each.question == text]
     if question == FAILING and turn == 1:
         raise PolicyError("provider", "503")
     if turn == 0:
-        first = call("search_emails", {"keywords": asked.split()}, "first")
+        first = call("search_emails", {"keywords": text.split()}, "first")
         return message(first, text="First a search.")
     if turn == 1:
         return message(read("m1"), read(HOSTILE))
     ending = QUESTIONS.index(question) % 4
     if ending == 3:
         return AssistantMessage("Hm.")
-    said = [question.answer, "On December 31, 1999", "I don't know"][ending]
-    return message(call("return_final_answer", {"answer": said, "sources": ["m1"]}, "last"))
+    answer = [question.answer, "On December 31, 1999", "I don't know"][ending]
+    return message(call("return_final_answer", {"answer": answer, "sources": ["m1"]}, "last"))
 
 
 class Scripted:
@@ -75,7 +75,7 @@ POLICIES: tuple[Policy, ...] = (Scripted(), OfflinePolicy())
 
 
 class Evaluated(NamedTuple):
-    """What `eval run` found, by model, and a folder with the inbox and the questions."""
+    """The results of `eval run` by model, and a folder with the inbox and the questions."""
 
     folder: Path
     metrics: dict[str, Any]
@@ -96,8 +96,8 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     with InboxFile(folder / "inbox.duckdb") as file:
         metrics = run_benchmark(QUESTIONS, entrants, file, [OfflineJudge()], run, max_turns=10)
     episodes: dict[str, dict[str, Scored]] = {each.model: {} for each in POLICIES}
-    for each in load_run(run):
-        episodes[each.trajectory.model][each.question.id] = each
+    for scored in load_run(run):
+        episodes[scored.trajectory.model][scored.question.id] = scored
     assert episodes["scripted"][FAILING.id].trajectory.error is not None
     return Evaluated(folder, metrics["models"], episodes)
 
@@ -107,7 +107,7 @@ def contents(conversation: list[dict[str, Any]]) -> list[str]:
 
 
 def run_there(folder: Path, *arguments: str) -> None:
-    """Run this module in the folder, where the libraries are installed."""
+    """Run this module in the folder, in the environment with the libraries."""
     assert BIN.is_dir(), "install the libraries: make .venv/interop.installed"
     done = subprocess.run(
         [str(BIN / "python"), "-m", "tests.art_e_env.test_interop", *arguments], cwd=folder,
@@ -118,17 +118,17 @@ def run_there(folder: Path, *arguments: str) -> None:
 
 
 def command(name: str, *arguments: str) -> None:
-    """What the command of that name does, without a process of its own: they take long to start."""
-    [found] = entry_points(group="console_scripts", name=name)
+    """Run a command in this process, because new ones start slowly."""
+    [entry_point] = entry_points(group="console_scripts", name=name)
     try:
         with mock.patch.object(sys, "argv", [name, *arguments]):
-            found.load()()
+            entry_point.load()()
     except SystemExit as ended:
         assert not ended.code
 
 
 def run_inspect() -> None:
-    """Have `inspect eval` run the offline policy, and a model of Inspect's the script."""
+    """Run the offline policy by `inspect eval`, and the script as a model of Inspect."""
     from inspect_ai import eval as inspect_eval
     from inspect_ai.log import list_eval_logs, read_eval_log
     from inspect_ai.model import ChatMessageAssistant, ModelOutput, ModelUsage, get_model
@@ -138,17 +138,17 @@ def run_inspect() -> None:
         assert [each.name for each in tools] == list(ARGUMENTS)
         assert tools[0].parameters.properties["keywords"].items.type == "string"
         turn = sum(each.role == "assistant" for each in conversation)
-        said = scripted(turn, conversation[1].text)
-        calls = [ToolCall(c.id, c.name, json.loads(c.arguments)) for c in said.tool_calls]
-        answer = ChatMessageAssistant(content=said.content or "", tool_calls=calls)
+        reply = scripted(turn, conversation[1].text)
+        calls = [ToolCall(c.id, c.name, json.loads(c.arguments)) for c in reply.tool_calls]
+        answer = ChatMessageAssistant(content=reply.content or "", tool_calls=calls)
         output = ModelOutput.from_message(answer)
-        # Without it Inspect downloads a tokenizer.
+        # Without usage Inspect downloads a tokenizer.
         output.usage = ModelUsage(input_tokens=10, output_tokens=2)
         return output
 
-    given = [part for name, value in OPTIONS.items() for part in ("-T", f"{name}={value}")]
+    options = [part for name, value in OPTIONS.items() for part in ("-T", f"{name}={value}")]
     task = ("eval", "art_e/inbox_questions", "--model", "none", "--log-dir", "logs")
-    command("inspect", *task, "-T", "policy=offline", *given)
+    command("inspect", *task, "-T", "policy=offline", *options)
 
     from art_e_env.inspect_task import inbox_questions
 
@@ -157,17 +157,17 @@ def run_inspect() -> None:
     inspect_eval(task, model=model, log_dir="logs", fail_on_error=False, display="none")
     logs = [read_eval_log(each) for each in list_eval_logs("logs")]
     names = {"mockllm/scripted": "scripted", "none/none": "offline"}
-    found = {names[each.eval.model]: each.model_dump(mode="json") for each in logs}
-    Path("logs.json").write_text(json.dumps(found), encoding="utf-8")
+    by_model = {names[each.eval.model]: each.model_dump(mode="json") for each in logs}
+    Path("logs.json").write_text(json.dumps(by_model), encoding="utf-8")
 
 
-def test_inspect_gives_the_verdicts_and_figures_of_eval_run(evaluated: Evaluated) -> None:
+def test_inspect_agrees_with_eval_run(evaluated: Evaluated) -> None:
     run_there(evaluated.folder, "inspect")
     logs = json.loads((evaluated.folder / "logs.json").read_text("utf-8"))
-    for model, asked in evaluated.episodes.items():
+    for model, episodes in evaluated.episodes.items():
         samples = {each["id"]: each for each in logs[model]["samples"]}
-        assert samples.keys() == asked.keys()
-        for name, scored in asked.items():
+        assert samples.keys() == episodes.keys()
+        for name, scored in episodes.items():
             if scored.trajectory.error is None:
                 assert_same_sample(samples[name], scored)
         figures = {each["name"]: each["metrics"] for each in logs[model]["results"]["scores"]}
@@ -176,7 +176,7 @@ def test_inspect_gives_the_verdicts_and_figures_of_eval_run(evaluated: Evaluated
     offline = evaluated.metrics["offline"]
     shares = {name: pytest.approx(offline[name]["value"]) for name in HEADLINE}
     assert {name: figures[name]["mean"]["value"] for name in HEADLINE} == shares
-    # A failing provider is an error of its sample.
+    # A provider failure is an error of the sample.
     log = logs["scripted"]
     assert log["status"] == "success" and log["results"]["completed_samples"] == 10
     [failed] = [each for each in log["samples"] if each["error"]]
@@ -184,55 +184,56 @@ def test_inspect_gives_the_verdicts_and_figures_of_eval_run(evaluated: Evaluated
 
 
 def assert_same_sample(sample: dict[str, Any], scored: Scored) -> None:
-    """Inspect's sample has the verdict, messages and calls of an episode."""
-    score, shown = sample["scores"]["verdict"], sample["messages"]
+    """Check that Inspect's sample has the verdict, messages and calls of an episode."""
+    score, conversation = sample["scores"]["verdict"], sample["messages"]
     value, trajectory = score["value"], scored.trajectory
     right, other = HEADLINE[:2] if scored.question.answerable else HEADLINE[1::-1]
     assert value[right] == scored.correct and math.isnan(value[other])
     assert (value["hallucination"], value["abstention"]) == (scored.wrong, scored.abstained)
     assert score["answer"] == trajectory.final_answer
     assert all(each["reason"] in score["explanation"] for each in scored.verdicts)
-    assert contents(shown) == contents(trajectory.messages)
-    assert trajectory.model == "offline" or any("<internal>" in text for text in contents(shown))
-    calls = [call for each in shown for call in each.get("tool_calls") or ()]
+    texts = contents(conversation)
+    assert texts == contents(trajectory.messages)
+    assert trajectory.model == "offline" or any("<internal>" in text for text in texts)
+    calls = [call for each in conversation for call in each.get("tool_calls") or ()]
     assert len(calls) == trajectory.rubric["tool_calls"]
     assert sample["metadata"]["kind"] == scored.question.kind
 
 
 def answers(request: Request) -> Reply:
-    """The next message of the policy that the request names."""
+    """Return the next message of the policy that the request names."""
     [policy] = [each for each in POLICIES if each.model == request.body["model"]]
     try:
-        said = asyncio.run(policy.act(request.messages, request.body["tools"])).message
+        reply = asyncio.run(policy.act(request.messages, request.body["tools"])).message
     except PolicyError as error:
         return refuses(400, str(error))
-    return says(said.content, *said.tool_calls)
+    return says(reply.content, *reply.tool_calls)
 
 
 def run_verifiers(url: str) -> None:
-    """Have `vf-eval` ask the models of a server."""
+    """Ask the models of a server by `vf-eval`."""
     taskset = [part for name in OPTIONS for part in (f"--env.taskset.{name}", OPTIONS[name])]
     client = ("--client.base-url", url, "--client.api-key-var", "ANY_KEY")
     for model in (each.model for each in POLICIES):
-        named = ("-m", model, "--run.name", model, "-o", "out", "--no-rich")
-        command("vf-eval", "art-e-env", *taskset, *named, *client)
+        options = ("-m", model, "--run.name", model, "-o", "out", "--no-rich")
+        command("vf-eval", "art-e-env", *taskset, *options, *client)
 
 
-def test_rewards_of_verifiers_are_the_verdicts_of_eval_run(evaluated: Evaluated) -> None:
+def test_verifiers_rewards_agree_with_eval_run(evaluated: Evaluated) -> None:
     with Provider(answers) as provider:
         run_there(evaluated.folder, "verifiers", provider.base_url)
-    for model, asked in evaluated.episodes.items():
+    for model, episodes in evaluated.episodes.items():
         out = evaluated.folder / "out" / model
-        rows = map(json.loads, (out / "traces.jsonl").read_text("utf-8").strip().split("\n"))
-        found = {each["task"]["data"]["id"]: each for each in rows}
-        assert found.keys() == asked.keys()
-        for name, scored in asked.items():
-            [trace] = found[name]["traces"]
-            assert found[name]["ok"] is (scored.trajectory.error is None)
-            if found[name]["ok"]:
+        lines = map(json.loads, (out / "traces.jsonl").read_text("utf-8").strip().split("\n"))
+        rows = {each["task"]["data"]["id"]: each for each in lines}
+        assert rows.keys() == episodes.keys()
+        for name, scored in episodes.items():
+            [trace] = rows[name]["traces"]
+            assert rows[name]["ok"] is (scored.trajectory.error is None)
+            if rows[name]["ok"]:
                 assert_same_trace(trace, scored)
             else:
-                # A failing provider is an error without reward.
+                # A provider failure is an error without reward.
                 [error, *_] = trace["errors"]
                 assert error["type"] == "ProviderError" and "503" in error["message"]
                 assert not trace["rewards"]
@@ -242,14 +243,14 @@ def test_rewards_of_verifiers_are_the_verdicts_of_eval_run(evaluated: Evaluated)
 
 
 def assert_same_trace(trace: dict[str, Any], scored: Scored) -> None:
-    """verifiers' trace has the verdict, rubric and messages of an episode."""
+    """Check that a trace of verifiers has the verdict, rubric and messages of an episode."""
     assert trace["ok"] and trace["rewards"]["verdict"]["score"] == scored.correct - scored.wrong
     assert trace["metrics"]["abstained"] == scored.abstained
     assert trace["metrics"]["turns"] == scored.trajectory.rubric["turns"]
     assert trace["info"].get("verdict", {}).get("reason") == next(
         (each["reason"] for each in scored.verdicts), None
     )
-    # The model was sent all but the last observations.
+    # The model got all but the last observations.
     sent = contents([each["message"] for each in trace["nodes"]])
     whole = contents(scored.trajectory.messages)
     assert sent == whole[: len(sent)] and len(sent) >= len(whole) - 1

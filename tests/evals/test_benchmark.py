@@ -17,7 +17,7 @@ from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.question import KINDS, Kind, Question
 from art_e.runs import Run, read_trajectories, start_run
-from evals.benchmark import Entrant, drawn, run_benchmark
+from evals.benchmark import Entrant, run_benchmark, sample_questions
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, check_questions, load_run
 from tests.builders import BOB, CREW, LEASE, PRICE, answer, message, read, search, the_error
@@ -51,7 +51,7 @@ QUESTIONS = [each for each, _ in CASES]
 
 
 class Rehearsed:
-    """Says what `CASES` has for the question, at a cent a turn."""
+    """Plays the messages of `CASES`, at a cent per turn."""
 
     settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
 
@@ -72,7 +72,7 @@ def run(tmp_path: Path) -> Run:
     return start_run("eval", {}, tmp_path)
 
 
-def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> None:
+def test_run_measures_its_episodes_and_asks_failures_again(inbox_file: InboxFile, run: Run) -> None:
     on_disk: list[int] = []
 
     def on_scored(_: Scored) -> None:
@@ -81,7 +81,7 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     entrants, judges = [Entrant(policy := Rehearsed("rehearsed"))], [OfflineJudge()]
     options: Any = {"max_turns": 4, "on_scored": on_scored}
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, **options)
-    # A trajectory is on disk before the next question; one that failed is in no figure.
+    # A trajectory is on disk before the next question; a failed one is left out of figures.
     assert on_disk == [1, 2, 3, 5, 6, 7, 8]
     figures = metrics["models"]["rehearsed"]
 
@@ -101,17 +101,18 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     assert json.loads((run.folder / "metrics.json").read_text("utf-8")) == metrics
     assert [each.question for each in load_run(run)] == QUESTIONS
     trajectories = {each.question_id: each for each in read_trajectories(run.trajectories)}
-    # Of those that neither answered nor abstained there is nothing to judge.
+    # Episodes that neither answered nor abstained are not judged.
     verdicts = {name: each.verdict for name, each in trajectories.items() if each.verdict}
     assert verdicts.keys() == {"right", "wrong", "abstained", "right to abstain", "made up"}
     right = [name for name, verdict in verdicts.items() if verdict["correct"]]
     assert right == ["right", "right to abstain"]
-    # The judge is given the mails that were read: one, in one episode.
+    # The judge gets the mails that were read: one, in one episode.
     assert [name for name, each in verdicts.items() if each["grounded"]] == ["right"]
     assert trajectories["failed"].error == {"kind": "provider", "message": "503"}
-    made = trajectories["right"]
-    assert (made.run_id, made.as_of, made.policy["prompt"]) == (run.id, "2020-01-31", "default")
-    # What failed is asked again, alone; its first turn is on disk.
+    right_one = trajectories["right"]
+    facts = right_one.run_id, right_one.as_of, right_one.policy["prompt"]
+    assert facts == (run.id, "2020-01-31", "default")
+    # Only the failed question is asked again; its first turn is stored.
     assert not run.complete
     policy.script["When does the lease stop?"][1] = message(answer("On May 3.", "m1"))
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, max_turns=4)
@@ -120,7 +121,7 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     assert run.complete and len(list(read_trajectories(run.trajectories))) == 9
 
 
-def test_a_model_that_always_fails_is_asked_no_further(inbox_file: InboxFile, run: Run) -> None:
+def test_model_that_always_fails_gets_no_more_questions(inbox_file: InboxFile, run: Run) -> None:
     down = Rehearsed("down")
     down.script = {name: [PolicyError("rate-limit", "No.")] for name in down.script}
     judges, entrants = [OfflineJudge()], [Entrant(down)]
@@ -130,7 +131,7 @@ def test_a_model_that_always_fails_is_asked_no_further(inbox_file: InboxFile, ru
     assert figures["reservations"] == ["not measured: 10 (rate-limit 10): No."]
 
 
-def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile, run: Run) -> None:
+def test_only_hosted_models_run_in_parallel(inbox_file: InboxFile, run: Run) -> None:
     asking: list[str] = []
     together: set[frozenset[str]] = set()
 
@@ -144,13 +145,13 @@ def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile,
             return await super().act(messages, tools)
 
     models = {"here": (1, True), "far": (2, False), "also here": (1, True), "far too": (1, False)}
-    entrants = [Entrant(Meeting(name), most, alone=alone) for name, (most, alone) in models.items()]
+    entrants = [Entrant(Meeting(name), n, alone=alone) for name, (n, alone) in models.items()]
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, [OfflineJudge()], run, max_turns=4)
     assert frozenset({"far", "far too"}) in together
     assert all({"far", "far too"} >= each for each in together if len(each) > 1)
     order = [each.model for each in read_trajectories(run.trajectories)]
     assert order[-16:] == ["here"] * 8 + ["also here"] * 8
-    # They are reported in the order in which they were named.
+    # The report has them in the order of the options.
     assert list(metrics["models"]) == list(models)
     assert metrics["models"]["far"]["concurrency"] == 2
 
@@ -170,20 +171,23 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([*KINDS, None])), m
 
 
 @given(ROWS, st.integers(1, 70), st.randoms(use_true_random=False))
-def test_samples_are_nested(listed: list[tuple[int, Any]], count: int, rng: Random) -> None:
+def test_samples_are_nested(rows: list[tuple[int, Any]], count: int, rng: Random) -> None:
     questions = [
         Question(f"q{number}", "Who?", f"p{inbox}@x.example", kind=kind)
-        for number, (inbox, kind) in enumerate(listed)
+        for number, (inbox, kind) in enumerate(rows)
     ]
-    chosen = drawn(questions, count)
-    assert len(chosen) == min(count, len(questions))
-    assert chosen == [each for each in questions if each in chosen]
-    # The order of the file makes no difference, and a larger sample holds the smaller.
-    shuffled = rng.sample(questions, len(questions))
-    assert {each.id for each in drawn(shuffled, count)} == {each.id for each in chosen}
-    assert {each.id for each in chosen} <= {each.id for each in drawn(questions, count + 3)}
+
+    def sample_ids(population: list[Question], n: int) -> set[str]:
+        return {each.id for each in sample_questions(population, n)}
+
+    sample = sample_questions(questions, count)
+    assert len(sample) == min(count, len(questions))
+    assert sample == [each for each in questions if each in sample]
+    # The order of the file does not matter, and a larger sample contains the smaller one.
+    assert sample_ids(rng.sample(questions, len(questions)), count) == {e.id for e in sample}
+    assert {each.id for each in sample} <= sample_ids(questions, count + 3)
     share = min(1.0, count / len(questions))
-    drawn_of = Counter(each.inbox_address for each in chosen)
+    sizes = Counter(each.inbox_address for each in sample)
     for inbox, size in Counter(each.inbox_address for each in questions).items():
-        # A systematic sample misses a stratum's share by less than its rounding and the others'.
-        assert abs(drawn_of[inbox] - share * size) < 3
+        # A systematic sample misses a stratum's share by its rounding and the others', at most.
+        assert abs(sizes[inbox] - share * size) < 3

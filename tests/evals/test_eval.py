@@ -1,4 +1,4 @@
-"""`eval run`, `eval compare` and `eval report` as commands."""
+"""The commands `eval run`, `eval compare` and `eval report`."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from art_e.runs import Run as RunFolder
 from art_e.runs import read_trajectories
 from art_e.trajectory import Trajectory
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import drawn, published_100
+from evals.benchmark import published_100, sample_questions
 from tests.builders import answer, message, search, table_rows, tries
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
@@ -42,33 +42,31 @@ def asked_in(request: Request) -> Question:
 
 
 def right(request: Request) -> Reply:
-    """The gold answer at once."""
-    asked = asked_in(request)
-    return says(None, answer(asked.answer, *asked.message_ids), usage=USAGE, delay_s=SLOW_S)
+    """Answer with the gold answer at once."""
+    item = asked_in(request)
+    return says(None, answer(item.answer, *item.message_ids), usage=USAGE, delay_s=SLOW_S)
 
 
 def mostly_right(request: Request) -> Reply:
-    """The same, but for one question, which the provider refuses."""
+    """Answer with the gold answer, except for one question, which the provider refuses."""
     return refuses(400, "no such luck") if asked_in(request) == FAILING else right(request)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The questions of `world_db`, as ingest writes them."""
     return write_questions(tmp_path_factory.mktemp("golden") / "world.questions.jsonl", ALL)
 
 
 @pytest.fixture
 def offline(art_e: Run, world: Path, world_db: Path) -> Callable[..., Result]:
-    """Runs the baseline on the test split."""
     options = ("-m", "offline", "--questions", world, "--split", "test", "--db", world_db)
     return partial(art_e, "eval", "run", *options)
 
 
 @pytest.fixture
 def run(art_e: Run, world_db: Path, tmp_path: Path) -> Callable[..., Result]:
-    """Runs a model behind the wire on six questions, one at a time, with a provider of that rule;
-    the result's `requests` are those that the provider was sent."""
+    """Run a hosted model on six questions, one at a time, with a provider that follows `rule`; the
+    result's `requests` are those that the provider received."""
     golden = write_questions(tmp_path / "questions.jsonl", ASKED)
 
     def run(
@@ -92,24 +90,24 @@ def episodes_of(folder: Path) -> list[Trajectory]:
     return list(read_trajectories(folder / "trajectories.jsonl"))
 
 
-def test_figures_in_json_and_folder(art_e: Run, offline: Any, home: Path, world: Path) -> None:
+def test_json_equals_the_metrics_file(art_e: Run, offline: Any, home: Path, world: Path) -> None:
     result = offline("--limit", 12, "--json")
-    shown = json_of(result)
-    assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
-    figures = shown["models"]["offline"]
+    printed = json_of(result)
+    assert list(printed) == ["judges", "questions", "models", "prompt", "run"]
+    figures = printed["models"]["offline"]
     assert (figures["n"], figures["errors"], figures["cost_usd"]) == (12, 0, 0)
-    # No progress bar where there is no terminal.
-    assert result.stderr == "12 of 36 questions, drawn over inboxes and kinds (seed 0)\n"
-    folder = Path(shown["run"])
+    # Without a terminal there is no progress bar.
+    assert result.stderr == "12 of 36 questions, stratified by inbox and kind\n"
+    folder = Path(printed["run"])
     assert folder.parent == home / "runs"
     names = {each.name for each in folder.iterdir()} - {".lock"}
     assert names == {"config.json", "trajectories.jsonl", "metrics.json", "COMPLETE"}
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
-    assert {**metrics, "run": str(folder)} == shown
+    assert {**metrics, "run": str(folder)} == printed
     options = {"judges": ["offline/9"], "questions": str(world), "split": "test", "max_turns": 10}
     assert RunFolder(folder).config.items() >= options.items()
-    asked = drawn([each for each in ALL if each.split == "test"], 12)
-    assert [each.question_id for each in episodes_of(folder)] == [each.id for each in asked]
+    sample = sample_questions([each for each in ALL if each.split == "test"], 12)
+    assert [each.question_id for each in episodes_of(folder)] == [each.id for each in sample]
     accuracy = figures["accuracy"]["value"]
     main = art_e("runs", "show", "last").stdout
     assert f"accuracy of offline: {accuracy:.1%}" in main and "split: test" in main
@@ -128,13 +126,13 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     assert re.search("judge offline/9; accuracy over [1-4] answerable questions", result.stdout)
     for line in ("offline: ended: ", "right every time: ", "the judges agree on ", "8 episodes, $"):
         assert line in result.stdout
-    for each in episodes_of(tmp_path / "run"):
-        assert each.messages[0]["content"] == "Be terse."
-        assert (each.rubric["turns"], each.policy["prompt"]) == (2, "terse")
+    for trajectory in episodes_of(tmp_path / "run"):
+        assert trajectory.messages[0]["content"] == "Be terse."
+        assert (trajectory.rubric["turns"], trajectory.policy["prompt"]) == (2, "terse")
 
 
 @pytest.mark.parametrize(("options", "words"), table_rows(__file__, "user_errors.tsv"))
-def test_a_wrong_option_is_one_line_and_makes_no_run(
+def test_wrong_option_gives_one_line_and_no_run(
     offline: Any, home: Path, monkeypatch: pytest.MonkeyPatch, options: str, words: str
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -142,13 +140,13 @@ def test_a_wrong_option_is_one_line_and_makes_no_run(
     assert not (home / "runs").exists()
 
 
-def test_a_failed_question_is_not_measured_and_all_is_counted(run: Any) -> None:
+def test_failed_question_is_counted_but_not_measured(run: Any) -> None:
     refused: set[str] = set()
 
     def rule(request: Request) -> Reply:
-        asked = asked_in(request)
-        if asked == ASKED[0] and asked.id not in refused:
-            refused.add(asked.id)
+        item = asked_in(request)
+        if item == ASKED[0] and item.id not in refused:
+            refused.add(item.id)
             return rate_limited("0")
         return mostly_right(request)
 
@@ -163,48 +161,47 @@ def test_a_failed_question_is_not_measured_and_all_is_counted(run: Any) -> None:
     trajectories = episodes_of(Path(json_of(result)["run"]))
     [failed] = [each for each in trajectories if each.error]
     assert (failed.question_id, failed.verdict) == (FAILING.id, None)
-    people = run("-m", "offline").stdout
-    [row] = [line for line in people.splitlines() if line.startswith("│ openai/o3")]
+    text = run("-m", "offline").stdout
+    [row] = [line for line in text.splitlines() if line.startswith("│ openai/o3")]
     assert row.split()[-2] == f"${1000 * COST:.2f}"
     for line in ("not measured: 1 (request 1): openai/o3: ", "answered by scripted\n"):
-        assert f"openai/o3: {line}" in people
-    assert "retries 0, 1 at a time" in people
-    # Only of models that were asked: offline has neither tokens nor a price.
-    assert people.count("tokens a question") == 1
+        assert f"openai/o3: {line}" in text
+    assert "retries 0, 1 at a time" in text
+    # The offline policy has neither tokens nor a price.
+    assert text.count("tokens a question") == 1
 
 
-def test_three_failing_calls_in_ten_lose_nothing(
+def test_each_answer_counts_once_if_30_percent_of_calls_fail(
     art_e: Run, world_db: Path, tmp_path: Path
 ) -> None:
-    """64 questions at a time; what is answered is counted once."""
-    random, lock, whole = Random(0), Lock(), Counter[str]()
+    random, lock, calls = Random(0), Lock(), Counter[str]()
 
     def rule(request: Request) -> Reply:
         with lock:
             if random.random() < 0.3:
-                whole["failed"] += 1
+                calls["failed"] += 1
                 page = Reply(b"<html>Bad gateway", fails=True)
                 return random.choice([rate_limited("0"), broken(), cut(), page])
-            whole["answered"] += 1
+            calls["answered"] += 1
         usage = Usage(1_000, 0, 100, 0)
         return says(None, answer("Nobody said.", *asked_in(request).message_ids), usage=usage)
 
     repeats = tries(1, 40)
-    asked = ALL[: tries(30, len(ALL))]
-    golden = write_questions(tmp_path / "questions.jsonl", asked)
+    items = ALL[: tries(30, len(ALL))]
+    golden = write_questions(tmp_path / "questions.jsonl", items)
     options = ("--questions", golden, "--db", world_db, "--repeat", repeats, "--concurrency", 64)
     with openai(rule):
         art_e("eval", "run", "-m", O3, *options, "--judge", "f1", "--out", tmp_path / "run")
     trajectories = episodes_of(tmp_path / "run")
     counts = Counter(each.question_id for each in trajectories)
-    assert counts == {each.id: repeats for each in asked}
-    assert whole["failed"] > 0.1 * whole["answered"]
+    assert counts == {each.id: repeats for each in items}
+    assert calls["failed"] > 0.1 * calls["answered"]
     # All eight tries of a call fail once in 15,000.
     assert sum(each.error is None for each in trajectories) > 0.99 * len(trajectories)
-    assert sum(each.usage["prompt_tokens"] for each in trajectories) == 1_000 * whole["answered"]
+    assert sum(each.usage["prompt_tokens"] for each in trajectories) == 1_000 * calls["answered"]
 
 
-def test_a_model_that_refuses_every_call_is_not_measured(run: Any, tmp_path: Path) -> None:
+def test_model_that_refuses_every_call_is_not_measured(run: Any, tmp_path: Path) -> None:
     out, words = tmp_path / "run", "Incorrect API key provided."
     result = run("-m", "offline", "--out", out, rule=lambda _: refuses(401, words))
     assert (result.exit_code, len(result.requests)) == (1, 1)
@@ -218,7 +215,7 @@ def test_a_model_that_refuses_every_call_is_not_measured(run: Any, tmp_path: Pat
     assert figures["accuracy"]["value"] is figures["cost_per_1000_usd"]["value"] is None
     assert metrics["models"]["offline"]["n"] == 6
     assert not (out / "COMPLETE").exists()
-    # With a key that is taken the same command asks what is left, and nobody else anew.
+    # With a valid key the same command asks the remaining questions only.
     assert len(episodes_of(out)) == 7
     again = run("-m", "offline", "--out", out, "--resume", "--json", rule=right)
     assert (len(again.requests), len(episodes_of(out))) == (6, 13)
@@ -226,23 +223,23 @@ def test_a_model_that_refuses_every_call_is_not_measured(run: Any, tmp_path: Pat
     assert (out / "COMPLETE").exists()
 
 
-def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path: Path) -> None:
+def test_cost_limit_leaves_questions_unasked_not_wrong(run: Any, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "run", "--json")
-    # Two calls are paid for; a third could pass the limit, at up to 0.14 USD a call.
+    # Two calls fit; a third could exceed the limit, at up to 0.14 USD a call.
     stopped = run("--max-cost", COST + 0.145, *out, rule=right)
     figures = figures_of(stopped)
     assert len(stopped.requests) == figures["n"] == 2
     assert (figures["not_asked"], figures["errors_by_kind"]) == (3, {"budget": 1})
     assert figures["accuracy"]["value"] == 1
-    kept = "not complete: 2 of 6 episodes measured and kept; to ask the rest give the same command"
-    assert f"{kept} with a higher --max-cost and --resume --out" in stopped.stderr
+    note = "not complete: 2 of 6 episodes measured and kept; to ask the rest give the same command"
+    assert f"{note} with a higher --max-cost and --resume --out" in stopped.stderr
     assert not (tmp_path / "run" / "COMPLETE").exists()
-    # Side by side as many are asked: what is reserved for calls under way comes free again.
-    abreast = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=right))
-    assert (abreast["n"], abreast["cost_usd"]) == (2, pytest.approx(2 * COST))
+    # In parallel it is the same number: reservations of running calls are released.
+    parallel = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=right))
+    assert (parallel["n"], parallel["cost_usd"]) == (2, pytest.approx(2 * COST))
 
 
-def test_a_closed_book_has_no_mail(run: Any, tmp_path: Path) -> None:
+def test_closed_book_offers_no_mail(run: Any, tmp_path: Path) -> None:
     result = run("--closed-book", "--out", tmp_path / "run", "--json", rule=right)
     for request in result.requests:
         [tool] = request.body["tools"]
@@ -250,18 +247,18 @@ def test_a_closed_book_has_no_mail(run: Any, tmp_path: Path) -> None:
         assert "You can't search or read" in request.messages[0]["content"]
     metrics = json_of(result)
     assert metrics["prompt"]["name"] == "closed-book"
-    # It knew the answers, and nothing that was read says so.
+    # It knew the answers without reading any mail.
     assert figures_of(result)["accuracy"]["value"] == 1
     assert figures_of(result)["read_gold"]["value"] == 0
 
 
-def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Path) -> None:
+def test_published_preset_has_the_reference_questions_and_setup(run: Any, tmp_path: Path) -> None:
     def searches_twice(request: Request) -> Reply:
         if len(request.messages) > 2:
             return right(request)
         return says(None, *message(*[search("zeppelins", "invoice")] * 2).tool_calls, usage=USAGE)
 
-    # The first hundred with one source, without the seven that its authors left out.
+    # The first hundred with one source, without the seven that the authors left out.
     many = [question(number, kind="lookup", id=str(number)) for number in range(40, 200)]
     others = [question(1, kind="lookup", id="39", message_ids=("a", "b")),
               question(2, kind="lookup", id="38", split="train")]  # fmt: skip
@@ -284,21 +281,21 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
     episodes = episodes_of(tmp_path / "run")
     assert {each.question_id for each in episodes} == {each.id for each in single}
     assert {request.body["temperature"] for request in result.requests} == {1.0}
-    for each in episodes:
-        assert each.messages[0]["content"].startswith("You find answers in a user's email.")
-        first, second = [one["content"] for one in each.messages if one["role"] == "tool"][:2]
-        # No mail has both words, and a second call is refused.
+    for messages in [each.messages for each in episodes]:
+        assert messages[0]["content"].startswith("You find answers in a user's email.")
+        first, second = [each["content"] for each in messages if each["role"] == "tool"][:2]
+        # No mail has both words, and a second call is rejected.
         assert json.loads(first)["hits"] == []
         assert "only the first call" in second
 
 
-def test_a_judge_that_fails_gives_no_figure(run: Any, art_e: Run, tmp_path: Path) -> None:
+def test_judge_that_always_fails_gives_no_figures(run: Any, art_e: Run, tmp_path: Path) -> None:
     def rule(request: Request) -> Reply:
         if request.body["model"] == "gpt-4.1":
             return refuses(402, "Insufficient credits.")
-        asked = asked_in(request)
-        # The gold answer word for word needs no judge.
-        return says(None, answer(asked.answer if asked == ASKED[0] else f"{asked.answer}, I think"))
+        item = asked_in(request)
+        # The exact gold answer needs no judge.
+        return says(None, answer(item.answer if item == ASKED[0] else f"{item.answer}, I think"))
 
     out = tmp_path / "run"
     result = run("--judge", "openai/gpt-4.1", "--out", out, rule=rule)
@@ -310,7 +307,7 @@ def test_a_judge_that_fails_gives_no_figure(run: Any, art_e: Run, tmp_path: Path
     assert json_of(art_e("eval", "rejudge", out, "--json"))["models"][O3]["measured"]
 
 
-def test_rejudge_asks_nothing_again(offline: Any, art_e: Run, tmp_path: Path) -> None:
+def test_rejudge_asks_no_model_again(offline: Any, art_e: Run, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     before = json_of(offline("--limit", 8, "--out", old, "--json"))
     judges = ("--judge", "f1", "--judge", "offline")
@@ -335,7 +332,7 @@ LOCAL = "ollama_chat/qwen2.5:14b"
 
 @pytest.fixture
 def runs(home: Path) -> Path:
-    """A run with two models, one with another, and some that can't be compared."""
+    """Write a run with two models, one with another, and two that can't be compared."""
     folder = home / "runs"
     terse = {"temperature": 0, "prompt": "terse", "prompt_hash": "4567"}
     write_run(folder / "first", [*episodes(O3, HALF), *episodes(LOCAL, MOST)])
@@ -345,49 +342,49 @@ def runs(home: Path) -> Path:
     return folder
 
 
-def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Path) -> None:
-    shown = json_of(art_e("eval", "compare", "first:o3", "second", "--json"))
-    assert shown["a"]["cost_source"] == "price per token"
-    assert (shown["b"]["model"], shown["b"]["prompt"]) == ("other", "terse (4567)")
-    # 4 of 20 questions can't be answered: 2 of each side's first ten, 4 of its first 18.
-    accuracy = shown["figures"]["accuracy"]
+def test_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Path) -> None:
+    printed = json_of(art_e("eval", "compare", "first:o3", "second", "--json"))
+    assert printed["a"]["cost_source"] == "price per token"
+    assert (printed["b"]["model"], printed["b"]["prompt"]) == ("other", "terse (4567)")
+    # 4 of 20 questions are unanswerable: 2 of the first ten, 4 of the first 18.
+    accuracy = printed["figures"]["accuracy"]
     assert (accuracy["a"], accuracy["b"]) == (8 / 16, 15 / 16)
-    assert (shown["only_a"], shown["only_b"], len(shown["flipped"])) == (0, 7, 7)
-    assert shown["p"] == pytest.approx(2 / 2**7)
-    people = art_e("eval", "compare", f"{runs / 'first'}:{O3}", "second").stdout
+    assert (printed["only_a"], printed["only_b"], len(printed["flipped"])) == (0, 7, 7)
+    assert printed["p"] == pytest.approx(2 / 2**7)
+    table = art_e("eval", "compare", f"{runs / 'first'}:{O3}", "second").stdout
     for text in (
         "A: openai/o3, prompt default (0123456789abcdef), run first",
         "Equal accuracy: p = 0.0156. 0 questions are right only in A, 7 only in B.",
         "B has 87.5% [",
     ):
-        assert text in people
-    assert people.count("right in B alone: When does the lease") == 7
-    [row] = [line for line in people.splitlines() if line.startswith("│ Accuracy")]
+        assert text in table
+    assert table.count("right in B alone: When does the lease") == 7
+    [row] = [line for line in table.splitlines() if line.startswith("│ Accuracy")]
     assert "50.0%" in row and "93.8%" in row and "+43.8 pts" in row
-    # A model's name may have a colon.
+    # A model's name may contain a colon.
     colon = json_of(art_e("eval", "compare", f"{runs / 'first'}:{LOCAL}", "second", "--json"))
     assert (colon["a"]["model"], colon["flipped"]) == (LOCAL, [])
 
 
-def test_runs_show_an_accuracy_with_unjudged_answers_as_a_range(art_e: Run, home: Path) -> None:
-    made = write_run(home / "runs" / "cut", episodes("m", {"right": 6, "unjudged": 4}))
+def test_runs_show_accuracy_with_unjudged_answers_as_a_range(art_e: Run, home: Path) -> None:
+    run = write_run(home / "runs" / "cut", episodes("m", {"right": 6, "unjudged": 4}))
     accuracy = {"value": None, "range": [0.625, 1.0]}
-    made.write_json("metrics.json", {"models": {"m": {"measured": True, "accuracy": accuracy}}})
+    run.write_json("metrics.json", {"models": {"m": {"measured": True, "accuracy": accuracy}}})
     assert "62 to 100%" in art_e("runs", "list").stdout
     assert "accuracy of m: 62.5 to 100.0%" in art_e("runs", "show", "cut").stdout
 
 
 @pytest.mark.usefixtures("runs")
-def test_what_can_not_be_compared_is_one_line(art_e: Run) -> None:
+def test_compare_explains_errors_in_one_line(art_e: Run) -> None:
     for a, words in table_rows(__file__, "not_compared.tsv"):
         assert words in the_error(art_e("eval", "compare", a, "second"))
 
 
-def test_hostile_text_is_only_text(art_e: Run, home: Path) -> None:
-    asked = question(0, kind="lookup", question=f"When? {HOSTILE}", answer=f"In May {HOSTILE}")
+def test_hostile_text_is_printed_as_text(art_e: Run, home: Path) -> None:
+    item = question(0, kind="lookup", question=f"When? {HOSTILE}", answer=f"In May {HOSTILE}")
     model = f"m {HOSTILE}"
-    write_run(home / "runs" / "a", [episode(asked, "right", model=model)])
-    write_run(home / "runs" / "b", [episode(asked, "wrong", model=model)])
+    write_run(home / "runs" / "a", [episode(item, "right", model=model)])
+    write_run(home / "runs" / "b", [episode(item, "wrong", model=model)])
     odd = write_run(home / "runs" / HOSTILE.replace("/", ""), episodes("m", {"right": 2}))
     for command_line in (("compare", "a", "b"), ("report", odd.folder)):
         result = art_e("eval", *command_line)
@@ -395,7 +392,7 @@ def test_hostile_text_is_only_text(art_e: Run, home: Path) -> None:
         assert_safe(result.stdout)
 
 
-def test_runs_are_reported_once_each(art_e: Run, runs: Path, tmp_path: Path) -> None:
+def test_report_has_each_run_once(art_e: Run, runs: Path, tmp_path: Path) -> None:
     page, plots = tmp_path / "out" / "report.html", tmp_path / "out" / "plots"
     names = ("second", "elsewhere", runs / "second")
     result = art_e("eval", "report", *names, "--out", tmp_path / "out")

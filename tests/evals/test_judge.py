@@ -1,4 +1,4 @@
-"""The judges without a model: labelled pairs, hostile answers, and what is never right."""
+"""The judges without a model: labelled pairs, hostile answers, and always wrong answers."""
 
 import asyncio
 import datetime as dt
@@ -11,7 +11,7 @@ import pytest
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
 from art_e.text import toml_table
-from bench.fit_judge import invented
+from bench.fit_judge import invented_cases
 from evals.judges.claims import read_claims, same_value
 from evals.judges.labels import agreement, load_pairs, rate
 from evals.judges.offline import F1Judge, OfflineJudge, f1, grounded_in
@@ -23,15 +23,15 @@ BOTH = (JUDGE, F1)
 CASES = toml_table(__package__, "judge.toml")
 
 
-def asked(question: str, gold: str | None, answerable: bool | None = None) -> Question:
-    """The question as it was asked on May 10, 2001."""
+def make_question(question: str, gold: str | None, answerable: bool | None = None) -> Question:
+    """Return a question asked on May 10, 2001."""
     day = dt.date(2001, 5, 10)
     return Question("q", question, "ann@test.example", day, gold, answerable=answerable)
 
 
 SETS = {
-    "invented": invented(),
-    # Another author labelled these before the rules were written.
+    "invented": invented_cases(),
+    # Labelled by another author before the rules were written.
     "unseen": load_pairs(Path(__file__).with_name("unseen_pairs.jsonl")),
     "blind": load_pairs(Path(__file__).with_name("blind_pairs.jsonl")),
     "tuning": [each for each in load_pairs() if each.half == "tuning"],
@@ -39,7 +39,7 @@ SETS = {
     "adversarial": [each for each in load_pairs() if each.adversarial],
 }
 QUESTIONS = {each.question.question: each.question for each in SETS["invented"]}.values()
-# What stands around a gold answer, which "{}" is: a kind, and the text.
+# Texts around a gold answer ("{}"): a kind, and the text.
 AROUND = table_rows(__file__, "answers_around.tsv")
 
 
@@ -50,12 +50,12 @@ def around(kind: str, answer: str) -> list[str]:
 
 
 def verdict(question: str, gold: str | None, answer: str | None, **fields: Any) -> Verdict:
-    return JUDGE.decide(asked(question, gold, **fields), answer)
+    return JUDGE.decide(make_question(question, gold, **fields), answer)
 
 
 @pytest.mark.parametrize(("name", "size", "agreed", "fooled"), CASES["agreement"]["rows"])
 def test_offline_judge_against_labels(name: str, size: int, agreed: float, fooled: float) -> None:
-    # Figures alone, so that a failure prints no pair.
+    # Compare figures only, so that a failure prints no pair.
     figures = agreement([asyncio.run(rate(JUDGE, each)) for each in SETS[name]])
     assert figures["n"] >= size
     assert figures["unjudged"] == figures["adversarial_judged_correct"] == 0
@@ -63,33 +63,33 @@ def test_offline_judge_against_labels(name: str, size: int, agreed: float, foole
     assert figures["confusion"]["wrong_as_right"] <= fooled * figures["n"]
 
 
-def test_openers_sources_and_politeness_are_no_part_of_an_answer() -> None:
+def test_openers_sources_and_politeness_are_ignored() -> None:
     right = [each for each in SETS["tuning"] if each.label and each.question.answerable]
-    taken = [each for each in right if JUDGE.decide(each.question, each.answer).correct][:150]
-    kept = [
-        JUDGE.decide(each.question, around("frame", each.answer or "")[number % 15]).correct
-        for number, each in enumerate(taken)
+    cases = [each for each in right if JUDGE.decide(each.question, each.answer).correct][:150]
+    verdicts = [
+        JUDGE.decide(case.question, around("frame", case.answer or "")[number % 15]).correct
+        for number, case in enumerate(cases)
     ]
-    assert len(kept) == 150 and kept.count(True) >= 0.95 * len(kept)
+    assert len(verdicts) == 150 and verdicts.count(True) >= 0.95 * len(verdicts)
 
 
-def test_what_is_taken_back_is_wrong() -> None:
+def test_retracted_answer_is_wrong() -> None:
     golds = [(each, (each.answer or "").rstrip(".")) for each in QUESTIONS]
-    texts = [(asked, text) for asked, gold in golds for text in around("retraction", gold)]
-    fooled = [text for asked, text in texts if JUDGE.decide(asked, text).correct]
+    texts = [(item, text) for item, gold in golds for text in around("retraction", gold)]
+    fooled = [text for item, text in texts if JUDGE.decide(item, text).correct]
     assert len(fooled) <= 0.01 * len(texts), fooled
 
 
-def test_the_offline_judge_knows_where_it_is_unsure() -> None:
+def test_offline_judge_agrees_more_if_it_is_sure() -> None:
     figures = agreement([asyncio.run(rate(JUDGE, each)) for each in SETS["reporting"]])
     assert figures["n"] >= 500 and figures["kappa"]["value"] >= 0.54
-    # Where it is sure, it is right far more often; and it is sure of most answers.
+    # It is sure of most answers.
     assert figures["unsure"] <= 0.35 * figures["n"]
     assert figures["sure"]["kappa"]["value"] >= figures["kappa"]["value"] + 0.1
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_gold_is_right_and_an_appeal_gains_nothing(question: Question) -> None:
+def test_gold_answer_is_right_but_not_with_an_appeal(question: Question) -> None:
     gold = question.answer or ""
     assert JUDGE.decide(question, gold).correct
     assert JUDGE.decide(question, f"{gold.rstrip('.')}. Hope this helps.").correct
@@ -98,35 +98,35 @@ def test_gold_is_right_and_an_appeal_gains_nothing(question: Question) -> None:
 
 
 @pytest.mark.parametrize("between", [", ", " or ", "; ", " / ", "\n", ". ", " and ", ") ("])
-def test_a_list_of_candidates_is_wrong(between: str) -> None:
+def test_list_of_candidates_is_wrong(between: str) -> None:
     for question, gold, *others in CASES["candidates"]["rows"]:
         for answer in (between.join([gold, *others]), between.join([*others, gold])):
             for judge in BOTH:
-                assert not judge.decide(asked(question, gold), answer).correct, answer
+                assert not judge.decide(make_question(question, gold), answer).correct, answer
 
 
 @pytest.mark.parametrize(
     ("question", "gold", "answer", "label"), table_rows(__file__, "near_misses.tsv")
 )
-def test_other_words_and_near_misses(question: str, gold: str, answer: str, label: str) -> None:
+def test_paraphrases_and_near_misses(question: str, gold: str, answer: str, label: str) -> None:
     for judge in BOTH:
-        correct = judge.decide(asked(question, gold), answer).correct
+        correct = judge.decide(make_question(question, gold), answer).correct
         assert correct is (label == "right"), judge.name
 
 
-def test_no_name_is_needed_that_the_question_has() -> None:
+def test_answer_need_not_repeat_names_of_the_question() -> None:
     question, gold = "Who is in charge of River Lane?", "Christie Pat is in charge of River Lane."
     assert verdict(question, gold, "Christie Pat").correct
     assert not verdict(question, gold, "Bo Chen").correct
-    # An aside is no second answer, a list is.
+    # A list is a second answer, an aside is not.
     assert verdict(question, gold, "Christie Pat (Bo Chen's boss), who was hired in May").correct
     assert not verdict(question, gold, "Christie Pat, Bo Chen").correct
 
 
-def test_a_verdict_says_why_in_one_line() -> None:
-    judged = verdict("When is it?", "May 4", "May 5\nMay 6")
-    assert (judged.correct, judged.grounded, judged.judge) == (False, None, JUDGE.name)
-    assert judged.reason.startswith("lacks a value or name (score 0.") and not judged.unsure
+def test_verdict_has_a_reason_of_one_line() -> None:
+    wrong = verdict("When is it?", "May 4", "May 5\nMay 6")
+    assert (wrong.correct, wrong.grounded, wrong.judge) == (False, None, JUDGE.name)
+    assert wrong.reason.startswith("lacks a value or name (score 0.") and not wrong.unsure
     assert not verdict("When is it?", "May 4", "4 May").unsure
     gold = "The hall was flooded and the stage broke"
     assert verdict("What happened?", gold, "The hall burnt and the stage fell in").unsure
@@ -134,12 +134,12 @@ def test_a_verdict_says_why_in_one_line() -> None:
         ("May 3", "F1 0.80"), ("May 4", "has '4', which the gold answer lacks"),
         ("soon", "no number or month"), ("7" * 100_000, "has '7777"),
     ):  # fmt: skip
-        found = F1.decide(asked("When?", "May 3, 2020"), answer).reason
-        assert reason in found and len(found) < 200
+        line = F1.decide(make_question("When?", "May 3, 2020"), answer).reason
+        assert reason in line and len(line) < 200
 
 
 @pytest.mark.parametrize("answer", [None, "", "I don't know."])
-def test_only_an_unanswerable_question_wants_an_abstention(answer: str | None) -> None:
+def test_abstention_is_right_only_for_an_unanswerable_question(answer: str | None) -> None:
     assert not verdict("When is it?", "May 4", answer).correct
     assert verdict("When is it?", None, answer, answerable=False).correct
     assert verdict("When is it?", "I don't know", answer).correct
@@ -159,15 +159,15 @@ def test_hostile_length_is_judged_quickly(unit: str) -> None:
     assert time.process_time() - started < 5
 
 
-def test_f1_is_that_of_the_paper() -> None:
+def test_f1_follows_the_paper() -> None:
     assert f1(["ann", "lee"], ["ann", "lee"]) == 1
     assert f1(["april", "16"], ["april", "16", "2019"]) == pytest.approx(0.8)
-    # A word said twice is found once: saying it often earns nothing.
+    # A repeated word counts once.
     assert f1(["ann"] * 3, ["ann", "lee"]) == pytest.approx(0.4)
     assert f1(["bob"], ["ann", "lee"]) == f1([], ["ann"]) == f1(["ann"], []) == f1([], []) == 0
 
 
-# ---- Values: every spelling of one value is the same value, and another one is not.
+# ---- Values: spellings of the same value, and other values.
 
 
 def same(one: str, other: str) -> bool:
@@ -176,7 +176,7 @@ def same(one: str, other: str) -> bool:
     return len(gold) == len(answer) and all(map(same_value, gold, answer))
 
 
-# A row has another value, and then spellings of one.
+# A row has another value, then spellings of the same value.
 @pytest.mark.parametrize("row", table_rows(__file__, "spellings.tsv"))
 def test_spellings_of_one_value(row: list[str]) -> None:
     another, *spellings = row
@@ -203,15 +203,15 @@ PLANS = mail(
 
 
 @pytest.mark.parametrize(("question", "answer", "lacking"), table_rows(__file__, "grounded.tsv"))
-def test_what_the_mails_lack_is_named(question: str, answer: str, lacking: str) -> None:
+def test_grounding_names_what_the_mails_lack(question: str, answer: str, lacking: str) -> None:
     grounded, reason = grounded_in(question, answer, [LEASE, PLANS])
-    # "?": there is nothing to look up.
+    # "?": the answer has nothing to look up.
     assert grounded is (None if lacking == "?" else not lacking)
     assert lacking.strip("?") in reason and "\n" not in reason
     assert bool(reason) is (grounded is False)
 
 
-def test_a_day_is_counted_from_the_mail_that_names_it() -> None:
+def test_relative_day_counts_from_its_mail() -> None:
     later = mail("We meet tomorrow.", FRIDAY + dt.timedelta(30))
     assert grounded_in("When do we meet?", "April 9", [later])[0]
     assert grounded_in("When do we meet?", "March 10", [later])[0] is False
@@ -220,20 +220,20 @@ def test_a_day_is_counted_from_the_mail_that_names_it() -> None:
 
 
 @pytest.mark.parametrize("before", [0, 700, 2_790, 2_990, 5_600, 7_900])
-def test_a_long_mail_is_read_as_far_as_the_model_was_shown_it(before: int) -> None:
+def test_grounding_reads_as_much_of_a_mail_as_the_model_saw(before: int) -> None:
     long = mail(f"{'x' * before} The lease ends on March 31, 2002. {'y ' * 5_000}")
     assert grounded_in("When?", "March 31, 2002", [long])[0]
     beyond = mail(f"{'x ' * 4_001} The lease ends on March 31, 2002.")
     assert grounded_in("When?", "March 31, 2002", [beyond])[0] is False
 
 
-def test_the_offline_judge_says_both() -> None:
-    lease = asked("When does the lease end?", "March 31, 2002")
+def test_offline_judge_gives_correctness_and_grounding() -> None:
+    lease = make_question("When does the lease end?", "March 31, 2002")
     for answer, mails, correct, grounded, reason in (
         ("3/31/2002", [LEASE], True, True, ""),
         ("3/31/2002", [PLANS], True, False, "; no mail read has the date"),
         ("May 3, 2001", [LEASE, PLANS], False, True, ""),
-        # An episode that read nothing has no support, an answer outside one is not looked up.
+        # Without mails read there is no support; without an episode there is no grounding.
         ("3/31/2002", [], True, False, "; no mail was read"),
         ("3/31/2002", None, True, None, ""),
         ("There is no mention of it besides March 31, 2002.", [LEASE], False, True, ""),

@@ -1,4 +1,4 @@
-"""`eval label` (blind, safe, resumable) and `eval judge`: labels, and how far a judge agrees."""
+"""The commands `eval label` (blind, safe, resumable) and `eval judge`."""
 
 import json
 from collections import Counter
@@ -24,9 +24,9 @@ from tests.provider import KEY, Reply, Request, openai, says
 
 @pytest.fixture
 def run(home: Path) -> Run:
-    made = episodes("secret-model", {"right": 4, "wrong": 3, "abstained": 2, "failed": 1})
-    made += episodes("other", {"unjudged": 1, "out of turns": 2})
-    return write_run(home / "runs" / "mine", made)
+    trajectories = episodes("secret-model", {"right": 4, "wrong": 3, "abstained": 2, "failed": 1})
+    trajectories += episodes("other", {"unjudged": 1, "out of turns": 2})
+    return write_run(home / "runs" / "mine", trajectories)
 
 
 @pytest.fixture
@@ -34,36 +34,36 @@ def label(art_e: Cli) -> Cli:
     return partial(art_e, "eval", "label", "mine")
 
 
-def drawn(run: Run) -> list[Scored]:
-    return labels.chosen_for_labels(load_run(run))
+def to_label(run: Run) -> list[Scored]:
+    return labels.episodes_to_label(load_run(run))
 
 
-def test_keys_become_labels_in_the_order_shown(run: Run, label: Cli) -> None:
+def test_keys_become_labels_in_order(run: Run, label: Cli) -> None:
     result = label(keys="rwsR?q")
     assert result.exit_code == 0, result.output
-    first, second, _, fourth, *_ = (each.trajectory.episode_id for each in drawn(run))
+    first, second, _, fourth, *_ = (each.trajectory.episode_id for each in to_label(run))
     assert labels.read_labels(run) == {first: True, second: False, fourth: True}
     for words in ("there is no key '?'", "3 labels added", "art-e eval judge --run mine"):
         assert words in result.stderr
 
 
-def test_it_goes_on_where_it_stopped(run: Run, label: Cli) -> None:
-    everyone = [each.trajectory.episode_id for each in drawn(run)]
+def test_labelling_continues_where_it_stopped(run: Run, label: Cli) -> None:
+    ids = [each.trajectory.episode_id for each in to_label(run)]
     label(keys="rrq")
-    again = label(keys="w" * len(everyone))
-    assert f"3 of {len(everyone)}" in again.stdout
-    assert f"2 of {len(everyone)}" not in again.stdout
-    assert labels.read_labels(run) == {name: place < 2 for place, name in enumerate(everyone)}
-    labels.write_label(run, everyone[0], correct=False)
-    assert labels.read_labels(run) == {name: place == 1 for place, name in enumerate(everyone)}
-    # All are labelled: nothing is asked.
+    again = label(keys="w" * len(ids))
+    assert f"3 of {len(ids)}" in again.stdout
+    assert f"2 of {len(ids)}" not in again.stdout
+    assert labels.read_labels(run) == {name: place < 2 for place, name in enumerate(ids)}
+    labels.write_label(run, ids[0], correct=False)
+    assert labels.read_labels(run) == {name: place == 1 for place, name in enumerate(ids)}
+    # All answers are labelled.
     done = label(keys="")
     assert "[r]ight" not in done.stderr and "0 labels added" in done.stderr
 
 
-def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, label: Cli) -> None:
+def test_label_hides_the_model_and_the_verdict(run: Run, label: Cli) -> None:
     printed = label(keys="q").stdout
-    first = drawn(run)[0]
+    first = to_label(run)[0]
     assert first.trajectory.verdict is not None
     gold, final = first.question.answer, str(first.trajectory.final_answer)
     parts = [first.question.question, f"gold      {gold or '(the mail does not tell)'}\n", final]
@@ -71,18 +71,18 @@ def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, label: Cli
     assert [each for each in parts if each not in printed] == []
     for secret in ("secret-model", "offline", first.trajectory.verdict["reason"]):
         assert secret not in printed
-    # The mail comes first: what is compared stands together above the keys.
+    # The mail comes first, so that question, gold and answer are together above the keys.
     assert printed.index("| The lease ends") < printed.index("question  ")
 
 
-def test_hostile_mail_is_only_text_and_not_endless(home: Path, label: Cli) -> None:
+def test_label_prints_hostile_mail_as_text_and_cuts_it(home: Path, label: Cli) -> None:
     item = question(0, question=f"When? {HOSTILE}", answer=f"On May 1. {HOSTILE}")
     messages = json.loads(json.dumps(episode(item, "wrong").messages))
     for message in messages:
         if message["role"] == "tool" and '"body"' in message["content"]:
             mail = json.loads(message["content"])
             mail |= {"subject": HOSTILE, "from": HOSTILE, "body": f"{HOSTILE}\nline\n" * 100}
-            # As the episode writes it before the last turn.
+            # Like the episode before the last turn.
             message["content"] = json.dumps(mail) + '\n{"note": "one turn left"}'
         elif message["role"] == "tool":
             message["content"] = "no JSON"
@@ -96,43 +96,42 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path, label: Cli) -> No
     assert_safe(result.stdout)
 
 
-# ---- Judges against labels: figures worked out by hand.
+# ---- Judges against labels: figures computed by hand.
 
 
-def rated(label: bool, said: bool | None, number: int, category: str = "dates") -> labels.Rated:
+def rated(label: bool, correct: bool | None, number: int, category: str = "dates") -> labels.Rated:
     question = Question(f"q{number}", "When?", "", answer="May 3")
     case = labels.Case(question, "May 3", label, category, adversarial=category == "appeals")
-    return labels.Rated(case, Verdict(said, None, "a judge", "because"))
+    return labels.Rated(case, Verdict(correct, None, "a judge", "because"))
 
 
 def table(both: int, missed: int, fooled: int, neither: int) -> list[labels.Rated]:
-    """So many right ones called right, right called wrong, wrong called right, wrong wrong."""
+    """Return counts of right judged right, right judged wrong, wrong judged right, both wrong."""
     cells = [(True, True)] * both + [(True, False)] * missed
     cells += [(False, True)] * fooled + [(False, False)] * neither
-    return [rated(label, said, number) for number, (label, said) in enumerate(cells)]
+    return [rated(label, correct, number) for number, (label, correct) in enumerate(cells)]
 
 
-def test_figures_worked_out_by_hand_without_missing_verdicts() -> None:
-    """Of 50 verdicts, as textbooks count them, and 10 that are missing."""
+def test_agreement_matches_a_textbook_without_missing_verdicts() -> None:
     unjudged = [rated(bool(number % 2), None, 50 + number) for number in range(10)]
     figures = labels.agreement([*table(20, 5, 10, 15), *unjudged])
     assert (figures["n"], figures["unjudged"]) == (60, 10)
     assert list(figures["confusion"].values()) == [20, 5, 10, 15]
     assert figures["agreement"]["value"] == pytest.approx(35 / 50)
-    # By chance half of them agree.
+    # Half of them agree by chance.
     assert figures["kappa"]["value"] == pytest.approx(0.4)
     assert labels.agreement(unjudged)["agreement"]["value"] is None
-    # A judge that failed on the one answer that needs it has judged nothing.
-    needing = unjudged[0]._replace(case=unjudged[0].case._replace(answer="4 May"))
-    judged = [*table(20, 5, 10, 15), needing]
-    assert labels.agreement(judged)["agreement"]["value"] is None
+    # A judge that failed on the only answer that needs a verdict has no agreement.
+    failed = unjudged[0]._replace(case=unjudged[0].case._replace(answer="4 May"))
+    figures = labels.agreement([*table(20, 5, 10, 15), failed])
+    assert figures["agreement"]["value"] is None
 
 
-# No judge shares the label of "May 30". Another answer and its category hold control characters.
+# No judge agrees with the label of "May 30". Another answer has control characters.
 PAIRS = Path(__file__).with_name("few_pairs.jsonl")
 
 
-def test_what_is_no_pair_is_named(tmp_path: Path) -> None:
+def test_invalid_pair_is_named(tmp_path: Path) -> None:
     pair = json.loads(PAIRS.read_text("utf-8").partition("\n")[0])
     without_reason = {name: pair[name] for name in pair if name != "why"}
     for rows, words in (
@@ -144,18 +143,18 @@ def test_what_is_no_pair_is_named(tmp_path: Path) -> None:
         assert words in the_user_error(labels.load_pairs, pairs)
 
 
-def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Cli) -> None:
-    shown = json_of(art_e("eval", "judge", "--json"))
-    [figures] = shown["judges"].values()
-    chosen = [each for each in labels.load_pairs() if each.half == "reporting"]
-    assert figures["n"] == len(chosen)
+def test_default_is_the_offline_judge_on_the_reporting_half(art_e: Cli) -> None:
+    printed = json_of(art_e("eval", "judge", "--json"))
+    [figures] = printed["judges"].values()
+    pairs = [each for each in labels.load_pairs() if each.half == "reporting"]
+    assert figures["n"] == len(pairs)
     assert figures["kappa"]["low"] < figures["kappa"]["value"] < figures["kappa"]["high"]
-    counted = Counter(each.category for each in chosen)
-    assert {name: each["n"] for name, each in figures["by_category"].items()} == counted
-    assert figures["unsure"] + figures["sure"]["n"] == len(chosen)
+    counts = Counter(each.category for each in pairs)
+    assert {name: each["n"] for name, each in figures["by_category"].items()} == counts
+    assert figures["unsure"] + figures["sure"]["n"] == len(pairs)
 
 
-def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Cli) -> None:
+def test_json_has_the_wrong_verdicts_with_their_reasons(art_e: Cli) -> None:
     args = ("eval", "judge", "--pairs", PAIRS)
     [wrong] = json_of(art_e(*args, "--json"))["judges"]["offline/9"]["wrong"]
     assert (wrong["answer"], wrong["label"], wrong["verdict"]) == ("May 30", True, False)
@@ -166,65 +165,66 @@ def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Cli) -> None:
     rows = [line.split("│") for line in printed.stdout.splitlines() if "│" in line]
     [row] = [each for each in rows if each[1].strip() == "all"]
     assert [cell.strip() for cell in row[4:9]] == ["2", "1", "0", "2", "0"]
-    # All are answers to one question, and say little of others.
+    # All are answers to one question, and say little about others.
     assert row[3].strip() == "80.0% [0.2, 99.8]"
     assert "near May 4" in printed.stdout
     assert_safe(printed.stdout)
 
 
-def test_two_judges(art_e: Cli, home: Path) -> None:
+def test_two_judges_are_measured_and_cached(art_e: Cli, home: Path) -> None:
     def grader(request: Request) -> Reply:
-        given = json.loads(request.messages[1]["content"])["given_answer"]
-        if given == "5/3":
+        text = json.loads(request.messages[1]["content"])["given_answer"]
+        if text == "5/3":
             return says("no idea")
-        verdict = {"reason": "as I see it", "verdict": "correct" if "3" in given else "incorrect"}
+        verdict = {"reason": "as I see it", "verdict": "correct" if "3" in text else "incorrect"}
         return says(json.dumps(verdict), usage=Usage(1_000, 0, 100, 0))
 
     args = ("eval", "judge", "--judge", "openai/gpt-4.1", "--judge", "offline", "--pairs", PAIRS)
     with openai(grader) as provider:
         result = art_e(*args, "--json")
-        asked = len(provider.requests)
+        calls = len(provider.requests)
         again = art_e(*args, "--json")
-        # What could not be read is asked once more, and so it is again; the rest is known.
-        assert len(provider.requests) == asked + 2
-    assert len(list((home / "cache" / "verdicts").rglob("*.json"))) == asked - 2
-    shown = json_of(result)
-    model, offline = shown["judges"]
+        # The unreadable reply is requested twice in each run; the others are cached.
+        assert len(provider.requests) == calls + 2
+    assert len(list((home / "cache" / "verdicts").rglob("*.json"))) == calls - 2
+    printed = json_of(result)
+    model, offline = printed["judges"]
     assert model.startswith("openai/gpt-4.1@") and offline == "offline/9"
-    figures = shown["judges"][model]
-    # The hostile answer with a 4 and the appeal are wrong; of "5/3" nobody knows.
+    figures = printed["judges"][model]
+    # The hostile answer with a 4 and the appeal are wrong; "5/3" has no verdict.
     assert figures["unjudged"] == 1
     assert (figures["agreement"]["value"], figures["agreement"]["n"]) == (1, 4)
     # Four calls of 1,000 + 100 tokens, at $2 and $8 a million, and two of 100 + 10.
     assert "6 calls, 4,620 tokens, $0.0118" in result.stderr
-    assert json_of(again) == shown
+    assert json_of(again) == printed
     assert "judge: mail text stays on this machine (127.0.0.1" in result.stderr
     assert KEY not in result.output
 
 
-def test_own_verdicts_and_a_judge_on_a_runs_labels(art_e: Cli, home: Path, tmp_path: Path) -> None:
-    made = episodes("strong", {"right": 6, "wrong": 3, "abstained": 3})
-    run = write_run(home / "runs" / "mine", made)
+def test_a_runs_labels_measure_its_verdicts_and_another_judge(art_e: Cli, home: Path) -> None:
+    trajectories = episodes("strong", {"right": 6, "wrong": 3, "abstained": 3})
+    run = write_run(home / "runs" / "mine", trajectories)
     assert "art-e eval label mine" in the_error(art_e("eval", "judge", "--run", "mine"))
     labelled = [each for each in load_run(run) if each.trajectory.rubric["answered"]]
-    for number, each in enumerate(labelled):
-        labels.write_label(run, each.trajectory.episode_id, correct=each.correct != (number == 0))
-    shown = json_of(art_e("eval", "judge", "--run", "mine", "--json"))
-    stored = shown["judges"]["offline/9"]
+    for number, scored in enumerate(labelled):
+        correct = scored.correct != (number == 0)
+        labels.write_label(run, scored.trajectory.episode_id, correct=correct)
+    printed = json_of(art_e("eval", "judge", "--run", "mine", "--json"))
+    stored = printed["judges"]["offline/9"]
     assert stored["n"] == len(labelled)
     assert stored["agreement"]["value"] == pytest.approx(1 - 1 / len(labelled))
-    # Judged again: the made-up verdicts are those of the rules.
+    # Judged again, the offline judge gives the invented verdicts.
     again = json_of(art_e("eval", "judge", "--run", "mine", "--judge", "offline", "--json"))
     assert again["judges"]["offline/9"]["n"] == stored["n"]
 
 
-def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
+def test_only_labels_of_the_same_model_correct_its_accuracy(home: Path) -> None:
     outcomes: dict[Outcome, int] = {"right": 50, "wrong": 30}
-    made = [*episodes("strong", outcomes), *episodes("weak", outcomes)]
-    run = write_run(home / "runs" / "mine", made)
-    for each in drawn(run):
-        if each.trajectory.model == "strong":
-            labels.write_label(run, each.trajectory.episode_id, correct=each.correct)
+    trajectories = [*episodes("strong", outcomes), *episodes("weak", outcomes)]
+    run = write_run(home / "runs" / "mine", trajectories)
+    for scored in to_label(run):
+        if scored.trajectory.model == "strong":
+            labels.write_label(run, scored.trajectory.episode_id, correct=scored.correct)
     other = write_run(home / "runs" / "other", episodes("strong", outcomes))
     strong, *others = measure([run, other])
     corrected = strong.figures["corrected"]["accuracy"]["value"]
@@ -233,10 +233,10 @@ def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
     assert [each.figures["corrected"] for each in others] == [None, None]
     page, *_ = build_report([run, other], home / "report")
     assert page.read_text("utf-8").count("are not measured on these answers") == 1
-    assert page.read_text("utf-8").count("The corrected accuracy takes these errors out") == 1
+    assert page.read_text("utf-8").count("The corrected accuracy accounts for these errors") == 1
 
 
-def test_a_run_without_answers_and_a_wrong_option_are_one_line(home: Path, art_e: Cli) -> None:
+def test_errors_of_label_and_judge_are_one_line(home: Path, art_e: Cli) -> None:
     write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
     assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
     for args, fix in table_rows(__file__, "judge_errors.tsv"):

@@ -1,4 +1,4 @@
-"""A benchmark is killed or interrupted, and resumed: nothing is lost, paid or counted twice."""
+"""Killed or interrupted benchmarks resume: nothing is lost, or paid or counted twice."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from art_e.runs import Run, held, read_trajectories, start_run
 from art_e.storage import append_line, whole_lines
 from art_e.tools import WHOLE_VIEW
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import BenchmarkConfig, find_killed
+from evals.benchmark import BenchmarkConfig, find_unfinished
 from evals.scored import Key
 from tests.builders import answer, read, search, the_error, tries
 from tests.command_line import json_of
@@ -29,23 +29,23 @@ ASKED = [each for each in questions(WorldConfig(size=1000)) if each.answerable][
 MODELS = ("openai/o3", "openai/gpt-4.1")
 EVERYTHING = [Key(model, each.id, 0) for model in MODELS for each in ASKED]
 USAGE = Usage(10_000, 2_000, 1_000, 400)
-COST = 0.016 + 0.001 + 0.008  # of a call, at the prices of both
+COST = 0.016 + 0.001 + 0.008  # per call, at both models' prices
 TURNS = 3  # search, read, answer
 
 
 class Answering:
-    """The provider's rule: three turns a question, and the last one's answer is wrong."""
+    """The provider's rule: three turns per question; the last question gets a wrong answer."""
 
     def __init__(self) -> None:
         self.finished: Counter[Key] = Counter()
-        self.asked: list[Key] = []
+        self.calls: list[Key] = []
 
     def __call__(self, request: Request) -> Reply:
         text = request.messages[1]["content"]
         [question] = [each for each in ASKED if each.question == text]
         turn = sum(each["role"] == "assistant" for each in request.messages)
         key = Key(f"openai/{request.body['model']}", question.id, 0)
-        self.asked.append(key)
+        self.calls.append(key)
         if turn == TURNS - 1:
             self.finished[key] += 1
         text = "Purple elephants." if question == ASKED[-1] else question.answer
@@ -55,7 +55,7 @@ class Answering:
 
 
 class Benchmark:
-    """`art-e eval run` of both models on the questions, into the folder `out`."""
+    """Runs `art-e eval run` of both models on the questions, into the folder `out`."""
 
     def __init__(self, provider: Provider, db: Path, folder: Path) -> None:
         self.out = folder / "run"
@@ -70,7 +70,7 @@ class Benchmark:
         self._arguments = ["eval", "run", *models, *files, "--judge", "offline", "--json"]
 
     def killed(self, killing: Killing, *more: str) -> str:
-        """Run it as a process until it is killed; what it wrote to stderr."""
+        """Run the command as a process until it is killed; return its stderr."""
         arguments = [*self._arguments, "--out", str(self.out), *more]
         return killing.run(arguments, self._environment)
 
@@ -83,15 +83,15 @@ class Benchmark:
 
     def episodes(self) -> list[Key]:
         path = self.out / "trajectories.jsonl"
-        found = read_trajectories(path) if path.exists() else ()
-        return [Key(each.model, each.question_id, each.repeat) for each in found]
+        trajectories = read_trajectories(path) if path.exists() else ()
+        return [Key(each.model, each.question_id, each.repeat) for each in trajectories]
 
 
 def lasting(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The metrics without times, concurrency and the run's place."""
+    """Return the metrics without times, concurrency and the run's folder."""
     left_out = ("latency_p50_s", "latency_p95_s", "latency_parts_s", "concurrency")
     models = {
-        model: {name: each for name, each in figures.items() if name not in left_out}
+        model: {name: value for name, value in figures.items() if name not in left_out}
         for model, figures in metrics["models"].items()
     }
     return {**metrics, "run": None, "models": models}
@@ -99,13 +99,11 @@ def lasting(metrics: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The metrics of a run that nobody killed."""
     with Provider(Answering()) as provider:
         return lasting(Benchmark(provider, world_db, tmp_path_factory.mktemp("unkilled")).done())
 
 
-# Before the first answer; by Ctrl-C; in a question of the second model; and with several questions
-# under way.
+# Before the first answer; by Ctrl-C; during a question of the second model; with several running.
 @pytest.mark.fire
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         *((Random(seed).randrange(18), False, seed % 3 + 1) for seed in range(tries(0, 18))),
     ],
 )  # fmt: skip
-def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
+def test_resumed_run_has_the_same_results(
     world_db: Path, tmp_path: Path, unkilled: dict[str, Any],
     kill_at: int, interrupts: bool, at_once: int,
 ) -> None:  # fmt: skip
@@ -128,31 +126,31 @@ def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
         stderr = benchmark.killed(killing, *options)
         assert not (benchmark.out / "COMPLETE").exists()
         survived = benchmark.episodes()
-        asked_before = len(rule.asked)
+        calls_before = len(rule.calls)
         resumed = benchmark.done("--resume", *options)
     assert lasting(resumed) == unkilled
     if interrupts:
         assert f"give the same command with --resume --out {benchmark.out}" in stderr
         assert "Traceback" not in stderr
-    # A question whose line was on disk is not asked again, and is counted once.
-    assert not set(survived) & set(rule.asked[asked_before:])
+    # A question whose line was on disk is not asked again, and counts once.
+    assert not set(survived) & set(rule.calls[calls_before:])
     assert Counter(benchmark.episodes()) == Counter(EVERYTHING)
     assert (benchmark.out / "COMPLETE").exists()
-    # An episode goes on from its last turn: what was under way at the kill alone was asked twice.
-    assert len(rule.asked) <= TURNS * len(EVERYTHING) + at_once - 1
+    # Episodes continue after their last stored turn: only calls running at the kill are repeated.
+    assert len(rule.calls) <= TURNS * len(EVERYTHING) + at_once - 1
     assert set(rule.finished) == set(EVERYTHING)
     if at_once == 1:
         assert len(survived) == kill_at // TURNS
-        assert Counter(rule.asked) == Counter(TURNS * EVERYTHING)
+        assert Counter(rule.calls) == Counter(TURNS * EVERYTHING)
 
 
 def killed_copy(whole: Run, name: str, episodes: int) -> Run:
-    """The run as a kill after so many episodes leaves it."""
+    """Copy the run as if it had been killed after `episodes` episodes."""
     killed = whole.folder.with_name(name)
     shutil.copytree(whole.folder, killed)
     (killed / "COMPLETE").unlink()
-    for file, kept in (("trajectories.jsonl", episodes), ("turns.jsonl", TURNS * episodes)):
-        lines = (killed / file).read_bytes().splitlines(keepends=True)[:kept]
+    for file, count in (("trajectories.jsonl", episodes), ("turns.jsonl", TURNS * episodes)):
+        lines = (killed / file).read_bytes().splitlines(keepends=True)[:count]
         (killed / file).write_bytes(b"".join(lines))
     return Run(killed)
 
@@ -163,24 +161,24 @@ def test_newest_killed_run_resumes_with_its_cost(world_db: Path, tmp_path: Path)
         benchmark = Benchmark(provider, world_db, tmp_path)
         whole = Run(Path(benchmark.done(out=False)["run"]))
         killed = killed_copy(whole, "20990101-000000-eval", len(EVERYTHING) - 1)
-        asked_before = len(rule.asked)
+        calls_before = len(rule.calls)
         assert benchmark.done("--resume", out=False)["run"] == str(killed.folder)
-        assert len(rule.asked) == asked_before + TURNS
-        # Now there is none; a new one is begun.
+        assert len(rule.calls) == calls_before + TURNS
+        # Now no run is unfinished, and a new one starts.
         new = benchmark.invoke("--resume", "--limit", "1", out=False)
         assert "nothing to resume" in new.stderr
-        # One that has ended may be named: nothing is left to be asked.
-        asked_before = len(rule.asked)
+        # A complete run may be named; there is nothing to ask.
+        calls_before = len(rule.calls)
         benchmark.out = killed.folder
         again = benchmark.invoke("--resume")
-        assert len(rule.asked) == asked_before
+        assert len(rule.calls) == calls_before
         assert "6 episodes there already" in again.stderr
         assert "estimate" not in again.stderr
-        # Three questions cost the limit, but a call is not made if its longest answer could pass
-        # it. With a limit that began anew, the first model could have been asked the third.
+        # The limit pays for three questions, but a call is not made if its longest answer could
+        # exceed it. If the limit started again, the first model would be asked the third question.
         benchmark.out = killed_copy(whole, "paid", 2).folder
         resumed = benchmark.done("--resume", "--max-cost", str(len(ASKED) * TURNS * COST))
-        # Turns that are repeated at once count with the seconds that they took when they were made.
+        # Replayed turns count with their original seconds.
         slow = killed_copy(whole, "slow", len(EVERYTHING) - 1)
         for line in list(whole_lines(whole.folder / "turns.jsonl"))[-TURNS:-1]:
             row = json.loads(line) | {"seconds": 5}
@@ -206,17 +204,17 @@ def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -
     start_run("train", {"limit": 5}, tmp_path / "runs")
 
     def killed(out: Path | None = None, **changes: Any) -> Run | None:
-        return find_killed(CONFIG.model_copy(update=changes), tmp_path / "runs", out)
+        return find_unfinished(CONFIG.model_copy(update=changes), tmp_path / "runs", out)
 
     for out in (run.folder, None):
         line = the_error(killed, out, limit=6, split=None)
         assert 'split "test", not null; limit 5, not 6' in line and "models" not in line
-        # The same mail may lie elsewhere, and the limit be a higher one.
+        # The inbox file may have moved, and the limit be higher.
         assert killed(out, max_cost_usd=7.0, command="art-e ...", db="elsewhere.duckdb") == run
     assert 'made with inbox "0", not "1"' in the_error(killed, inbox="1")
     with held(run), pytest.raises(UserError, match="under way in another process"), held(run):
         pass
-    # One that has ended is passed over, unless it is named.
+    # Complete runs are skipped.
     run.finish()
     assert killed(limit=6) is None
     assert killed(tmp_path / "new") is None

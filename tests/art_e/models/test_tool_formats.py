@@ -16,7 +16,7 @@ from art_e.models import tool_formats
 from art_e.models.tool_formats import answer_so_far, as_written, parse_reply, parse_text
 from art_e.text import digest, prompt_text
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
-from evals.structured import unwrapped
+from evals.structured import unwrap_json
 from tests.builders import LEASE, Make, Start, table, tries
 from tests.provider import Provider, says
 
@@ -136,7 +136,7 @@ def test_runs_of_white_space_take_linear_time(before: str, run: str) -> None:
     begun = time.process_time()
     parse_reply(text, 0)
     parse_text(text, 0)
-    unwrapped(f"x{text}", SearchEmails)
+    unwrap_json(f"x{text}", SearchEmails)
     assert time.process_time() - begun < tries(3, 30)
 
 

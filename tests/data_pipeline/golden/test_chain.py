@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from art_e.inbox.file import InboxFile
-from bench.golden_faults import made, table
+from bench.golden_faults import measure_world, table
 from tests.builders import tries
 from tests.golden import Chain, Player, set_files
 from tests.processes import Killing
@@ -88,7 +88,7 @@ def test_a_killed_step_reruns_to_the_same_set(
 
 @pytest.mark.long
 def test_the_documented_fault_rates_are_current(tmp_path: Path) -> None:
-    faults = made(tmp_path)
+    faults = measure_world(tmp_path)
     page = (Path(__file__).parents[3] / "docs/journal/2026-11-28-golden-set.md").read_text("utf-8")
     assert table(faults) in page
     assert f"{faults.wrongly.total()} of {faults.honest} honest" in page

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
 from art_e.text import toml_table
-from bench.golden_faults import LEAKS, leaking
+from bench.golden_faults import LEAKS, leaking_set
 from data_pipeline.golden import generate, inboxes
 from data_pipeline.golden.golden_set import Step
 from data_pipeline.golden.inboxes import Counts, Mail, choose_inboxes, draw, split, threads_of
@@ -176,5 +176,5 @@ def test_no_gold_leaks_whatever_the_rows(copies: Copies, seed: int, size: int, b
 
 
 def test_quotes_forwards_and_repeated_questions_are_leaks(tmp_path: Path) -> None:
-    dropped = leaking(tmp_path).rejected
+    dropped = leaking_set(tmp_path).rejected
     assert {each.row["id"]: each.check for each in dropped} == LEAKS

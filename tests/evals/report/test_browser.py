@@ -1,4 +1,4 @@
-"""The page as a reader meets it: the report and its viewer in a real browser."""
+"""The report and its viewer in a real browser."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,19 +14,19 @@ from tests.browser import Visit, pale_texts, running_browser
 from tests.builders import answer, call, message, once, read, search
 from tests.evals import runs
 
-# Each would run, fetch or break out of its place if anything took it for markup.
+# Text that would run, fetch or break out if it were taken for markup.
 HOSTILE = (
     "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='window.pwned = 1'>"
     "</script></textarea>--><svg onload=alert(1)>\u2028window.pwned = 1\ud800 \u202egnp.exe"
 )
-# A model's name that would do something, were it markup, and a word with nowhere to break.
+# A model's name that would act as markup, with a word that can't be broken.
 NAME = "<img src=x onerror=\"document.title='owned'\">" + "w" * 60
 OVERFLOWING = """() => [...document.querySelectorAll('main *, .top *')]
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
     .filter((each) => !each.closest('.scroll, .v-scroll, nav, svg, thead, dialog'))
     .map((each) => each.outerHTML.slice(0, 80))"""
 UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
-# Opens a window; the options are those of `Visit`.
+# Opens a window with the options of `Visit`.
 Visitor = Callable[..., Visit]
 
 
@@ -38,22 +38,22 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visitor]:
-    """Opens windows; none of them may have complained, or fetched anything, by the test's end."""
+    """Open windows; at the end, fail if one has logged an error or fetched anything."""
     visits: list[Visit] = []
 
-    def opened(**options: Any) -> Visit:
+    def open_window(**options: Any) -> Visit:
         visits.append(Visit(browser, **options))
         return visits[-1]
 
-    yield opened
-    for each in visits:
-        each.close()
+    yield open_window
+    for window in visits:
+        window.close()
     assert [each.complaints for each in visits] == [[] for _ in visits]
     assert [each.fetched for each in visits] == [[] for _ in visits]
 
 
 def write_page(folder: Path, trajectories: list[Trajectory]) -> Path:
-    # Without names of models in its configuration, which can't hold a lone surrogate.
+    # The configuration can't hold model names with a lone surrogate.
     run = runs.write_run(folder / "run", trajectories, models=["m"], concurrency={})
     return build_report([run], folder)[0]
 
@@ -64,7 +64,7 @@ def report(shared: Path) -> Path:
 
 
 def write_report(folder: Path) -> None:
-    """Two models and a hostile one on the same questions, and a training run."""
+    """Report on two models and a hostile one on the same questions, and on a training run."""
     strong = runs.episodes("openai/o3", {"right": 24, "wrong": 2, "abstained": 4}, cost=0.03)
     weak = runs.episodes("gemini/gemini-2.5-flash", {"right": 12, "not found": 12, "lost": 6})
     hostile = [
@@ -77,7 +77,7 @@ def write_report(folder: Path) -> None:
     build_report([baselines, curves], folder / "out")
 
 
-# One of all outcomes, one always right, and a training run.
+# A model with all outcomes, one that is always right, and a training run.
 EACH = dict.fromkeys(runs.OUTCOMES, 1)
 RIGHT: dict[str, Any] = {"outcome": "right", "model": "local:a,b+c", "run_id": "one"}
 MIXED = runs.episodes("openai/weak", EACH, second=False, run_id="one", cost=None)
@@ -102,13 +102,13 @@ def opened(page: Page) -> Locator:
     return page.locator("#viewer-detail[open] article")
 
 
-def test_figures_published_rows_flips_and_jumps(report: Path, visit: Visitor) -> None:
+def test_page_has_figures_published_rows_flips_and_links(report: Path, visit: Visitor) -> None:
     page = visit(height=600).open(report)
     models = page.locator("#figures .figures").first.locator("tbody tr")
     assert models.nth(0).locator("th").inner_text() == "openai/o3"
     assert "n=24" in models.nth(0).locator("td").first.inner_text()
     assert page.locator("tr.published").count() == 7
-    # A model's name is only text.
+    # A model's name is plain text.
     assert page.locator("#figures table").first.locator("th", has_text=NAME).count() == 1
     assert page.locator("img").count() == 0
     assert "owned" not in page.title().replace(NAME, "")
@@ -125,7 +125,7 @@ def test_figures_published_rows_flips_and_jumps(report: Path, visit: Visitor) ->
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
-def test_everything_can_be_read(report: Path, visit: Visitor, width: int, dark: bool) -> None:
+def test_everything_is_readable(report: Path, visit: Visitor, width: int, dark: bool) -> None:
     page = visit(width=width, dark=dark).open(report)
     page.evaluate(UNFOLD)
     assert page.evaluate(OVERFLOWING) == []
@@ -143,7 +143,7 @@ def test_everything_can_be_read(report: Path, visit: Visitor, width: int, dark: 
     assert pale_texts(page) == []
 
 
-def test_a_keyboard_is_enough(visit: Visitor, viewer: Path) -> None:
+def test_page_works_with_the_keyboard_alone(visit: Visitor, viewer: Path) -> None:
     page = visit().open(viewer)
 
     def tab_to(what: Locator) -> None:
@@ -196,20 +196,20 @@ def test_filters_narrow_the_list_and_columns_sort_it(visit: Visitor, viewer: Pat
         expect(seconds).to_have_attribute("aria-sort", order)
         values = [float(each) for each in column(page, "Seconds")]
         assert values == sorted(values, reverse=order == "descending")
-    # A range of rewards leaves out what has none.
+    # A range of rewards excludes episodes without one.
     page.get_by_label("Reward from").fill("0.3")
     assert set(column(page, "Reward")) == {"0.40"}
     clear()
-    for words, found in (
+    for words, count in (
         ('"the first hit looks right"', len(MIXED)),  # the model's words
         ('"lease ends. on may 4" "WAREHOUSE"', 4),  # a mail's body, and the question
         ("unparseable december", 1),  # the judge's reason, and the answer
     ):
         page.get_by_label("Search").fill(words)
-        expect(rows(page), words).to_have_count(found)
+        expect(rows(page), words).to_have_count(count)
 
 
-def test_the_address_keeps_the_view_and_back_leads_back(visit: Visitor, viewer: Path) -> None:
+def test_address_and_history_keep_the_view(visit: Visitor, viewer: Path) -> None:
     page = visit().open(viewer)
     page.get_by_label("Model").select_option("local:a,b+c")
     page.get_by_label("Search").fill("lease")
@@ -231,21 +231,21 @@ def test_the_address_keeps_the_view_and_back_leads_back(visit: Visitor, viewer: 
     expect(again.get_by_label("Model")).to_have_value("local:a,b+c")
 
 
-def test_an_episode_opens_as_a_conversation(visit: Visitor, viewer: Path) -> None:
+def test_episode_opens_as_a_conversation(visit: Visitor, viewer: Path) -> None:
     page = visit().open(viewer)
     rows(page).first.click()
-    shown = opened(page)
+    article = opened(page)
     for text in (
         "openai/weak", "When does the lease of warehouse 0 end?", "agrees with the gold answer",
         "contradicts the gold answer", "search warehouse lease", "Lease, part 2",
         "The first hit looks right.", "The lease ends. On May 1.", "✓ found", "✓ read", "✓ cited",
         "1,000 in, 100 out", "3 of 10",
     ):  # fmt: skip
-        expect(shown).to_contain_text(text)
-    expect(shown.locator(".v-turn")).to_have_count(3)
-    prompt = shown.get_by_text("You answer questions about")
+        expect(article).to_contain_text(text)
+    expect(article.locator(".v-turn")).to_have_count(3)
+    prompt = article.get_by_text("You answer questions about")
     expect(prompt).to_be_hidden()
-    shown.get_by_text("System prompt").click()
+    article.get_by_text("System prompt").click()
     expect(prompt).to_be_visible()
     page = visit().open(viewer, "episode=trained-q0-0-20")
     expect(opened(page).locator(".v-components")).to_have_text("correctness +0.5effort -0.1")
@@ -256,10 +256,10 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
     def observed(**fields: Any) -> dict[str, Any]:
         return {"role": "tool", "content": json.dumps(fields)}
 
-    # A question with a lone surrogate is refused; whatever a model or a mail says is not.
-    asked = HOSTILE.replace("\ud800", "")
-    item = runs.question(0, question=asked, answer=asked, id=asked, inbox_address=asked)
-    made = runs.episode(item, "wrong", model=HOSTILE, repeat=1)
+    # A lone surrogate is rejected in a question, but not in the texts of models and mails.
+    text = HOSTILE.replace("\ud800", "")
+    item = runs.question(0, question=text, answer=text, id=text, inbox_address=text)
+    other = runs.episode(item, "wrong", model=HOSTILE, repeat=1)
     head = dict.fromkeys(("from", "subject", "date", "snippet"), HOSTILE)
     messages = [
         {"role": "system", "content": HOSTILE},
@@ -277,16 +277,16 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
         "policy": {HOSTILE: HOSTILE},
     }
     hostile = runs.episode(item, "wrong", messages=messages, **fields)
-    page = visit().open(write_page(tmp_path, [hostile, made]))
+    page = visit().open(write_page(tmp_path, [hostile, other]))
     page.get_by_label("Search").fill("window.pwned <script>")
     expect(rows(page)).to_have_count(2)
     rows(page).first.locator("a").click()
     expect(opened(page)).to_have_count(1)
     for summary in opened(page).locator("summary").all():
         summary.click()
-    shown = opened(page).inner_text()
-    assert shown.count("<script>window.pwned = 1</script><img src=") > 15
-    assert "[U+202E]gnp.exe" in shown
+    words = opened(page).inner_text()
+    assert words.count("<script>window.pwned = 1</script><img src=") > 15
+    assert "[U+202E]gnp.exe" in words
     page.get_by_label("Compare with").select_option(index=1)
     expect(opened(page)).to_have_count(2)
     assert page.evaluate("window.pwned === undefined")

@@ -1,4 +1,4 @@
-"""Which charts and curves there are, and that what they draw is what the figures say."""
+"""The charts and curves of a report, and their values."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from evals.report.charts import CurveChart, DotChart, DotRow, Mark, ScatterChart, svg
-from evals.report.tables import PUBLISHED, first_charts, in_a_sentence, measure
+from evals.report.tables import PUBLISHED, first_charts, headline_sentence, measure
 from evals.report.training import read_training, step_charts, validation_charts
 from tests.evals.runs import episodes, step, trained, training, validation, write_run
 
@@ -18,14 +18,14 @@ def texts(drawn: str) -> list[str]:
     return [each.text or "" for each in ElementTree.fromstring(drawn).iter() if "text" in each.tag]
 
 
-def test_the_first_screen_has_a_sentence_and_a_picture_of_accuracy_and_cost(tmp_path: Path) -> None:
+def test_page_starts_with_a_sentence_and_accuracy_against_cost(tmp_path: Path) -> None:
     models = [
         *episodes("free", {"right": 3, "wrong": 2}, cost=0.0),
         *episodes("paid", {"right": 5}, cost=0.02),
         *episodes("unpriced", {"wrong": 5}, cost=None),
     ]
     entries = measure([write_run(tmp_path / "a", models)])
-    assert in_a_sentence(entries) == (
+    assert headline_sentence(entries) == (
         "paid answers 4 of 4 answerable questions right, and gives 0 wrong answers, at $20.00 per"
         " 1,000; free answers 3 of 4 answerable questions right, and gives 2 wrong answers, at no"
         " cost; unpriced answers 0 of 4 answerable questions right, and gives 5 wrong answers, at"
@@ -40,40 +40,40 @@ def test_the_first_screen_has_a_sentence_and_a_picture_of_accuracy_and_cost(tmp_
     assert [each.label for each in outcomes.rows] == ["free", "paid", "unpriced"]
     drawn = svg(picture)
     assert {"free", "paid", "o3", "$0", "$1", "$100", "100%"} <= set(texts(drawn))
-    # What is published is hollow, on the plot and in the legend.
+    # Published models are hollow, in the plot and in the legend.
     assert drawn.count("fill-opacity: 0") == 2 * sum(row.published for row in picture.rows) == 6
 
 
-def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
+def test_svg_is_complete_and_in_the_colours_of_the_page() -> None:
     marks = (Mark(3.0, "3.00", 2.5, 3.5), Mark(4.0, "4.00"))
     both = (DotRow("a", marks), DotRow("b", (Mark(1.0, "1.00"),), published=True))
     drawn = svg(DotChart("turns", "Turns", "", "number", both, series=("turns", "effort")))
     assert {"a", "b (published)", "3.00", "4.00", "1.00", "turns", "effort"} <= set(texts(drawn))
-    # Drawn colours are all the page's own, so that they follow light and dark.
+    # All colours are mapped by the page, so that they follow its theme.
     mapped = re.findall(r'style\*="((?:fill|stroke): #\w+)"', (REPORT / "page.css").read_text())
     assert {"fill: #1b2432", "stroke: #3566b8", "fill: #d9822b"} < set(mapped)
     assert set(re.findall(r"(?:fill|stroke): #\w+", drawn)) <= set(mapped)
     referenced = re.findall(r'(?:url\(|href=")#([^")]*)', drawn)
     assert referenced and all(drawn.count(f'id="{name}"') == 1 for name in referenced)
-    # Another chart of the page has other names for what it refers to.
+    # Another chart of the page has other ids.
     other = svg(DotChart("accuracy", "Accuracy", "", "share", both[:1]))
     assert not set(referenced) & set(re.findall(r'id="([^"]*)"', other))
 
 
 def by_name(charts: Sequence[CurveChart]) -> dict[str, CurveChart]:
-    found = {each.name: each for each in charts}
-    assert len(found) == len(charts)
-    return found
+    names = {each.name: each for each in charts}
+    assert len(names) == len(charts)
+    return names
 
 
 def values(chart: CurveChart) -> list[float | None]:
-    """The first curve, with None for its gaps."""
+    """Return the first curve, with None for its gaps."""
     first = next(iter(chart.curves.values()))
     return [None if value != value else value for value in first.tolist()]
 
 
 def test_steps_have_their_curves(tmp_path: Path) -> None:
-    """What is read by name is a field of what training writes: renaming one must be seen."""
+    """The rows are those of training, so that a renamed field fails here."""
     odd = [step(1, accuracy=0.5, turns=3), step(2, entropy=0.2, flat_groups=6)]
     run = trained(tmp_path / "run", [*odd, *map(step, range(3, 8))])
     drawn = by_name(step_charts(read_training([run])))
@@ -88,7 +88,7 @@ def test_steps_have_their_curves(tmp_path: Path) -> None:
     assert list(drawn["steps-reward"].curves) == ["reward", "correctness", "format"]
 
 
-def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> None:
+def test_validations_have_a_chart_per_figure_and_a_curve_per_run(tmp_path: Path) -> None:
     parts = {f"part_{number}": 0.1 * number for number in range(1, 9)}
     steps = [step(1, components=parts), step(2)]
     runs = [
@@ -111,7 +111,7 @@ def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> 
         # Their folders have one name.
         assert len(chart.curves) == 2
     assert {"steps-reward-1", "steps-reward-2"} <= stepwise.keys()
-    # The other model is a line where it measures the same.
+    # The other model is a baseline of the figures that it has.
     lines = [name for name, chart in held_out.items() if list(chart.baselines) == ["free"]]
     assert lines == ["validation-accuracy", "validation-abstention"]
 
@@ -128,9 +128,9 @@ def test_unknown_and_missing_figures_leave_gaps(tmp_path: Path) -> None:
     # The last line was cut off by a kill.
     (run.folder / "steps.jsonl").write_text(lines + '{"step": 4')
     run.write_json("metrics.json", {"validation": None})
-    [made] = read_training([run])
-    [chart] = step_charts([made])
+    [training_rows] = read_training([run])
+    [chart] = step_charts([training_rows])
     assert (chart.name, list(chart.curves["run"].index)) == ("steps-entropy", [1, 2, 3])
-    # The last one counts where a step was made again.
+    # The last row of a repeated step counts.
     assert values(chart) == [None, 0.4, None]
-    assert validation_charts([made]) == [] == made.alarms
+    assert validation_charts([training_rows]) == [] == training_rows.alarms

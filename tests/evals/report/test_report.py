@@ -1,4 +1,4 @@
-"""The report: the same figures as `metrics.json`, and a page that is whole in itself and safe."""
+"""The report: the figures of `metrics.json` on a safe, self-contained page."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from art_e.inbox.file import InboxFile
 from art_e.runs import Run
 from art_e.trajectory import Trajectory
 from evals.report import tables
-from evals.report.build import KEPT_CHARS, build_report, pairings, plain, viewer_data
+from evals.report.build import TEXT_CHARS, build_report, page_json, pairings, viewer_data
 from evals.report.tables import Cell, Entry, Table, measure
 from evals.scored import Scored
 from evals.statistics import Estimate
@@ -41,7 +41,7 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
     return Estimate(value=value, low=low, high=high, n=71, method="wilson")
 
 
-def test_figures_are_written_with_interval_and_n() -> None:
+def test_figures_have_an_interval_and_n() -> None:
     for cell, line in (
         (tables.percent(estimate(0.6164, 0.5, 0.7)), "61.6% [50.0, 70.0]  n=71"),
         (tables.number(estimate(3.205, 3.1, 3.3)), "3.21 [3.10, 3.30]  n=71"),
@@ -54,10 +54,10 @@ def test_figures_are_written_with_interval_and_n() -> None:
         assert cell.line == line
 
 
-def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
+def test_labels_of_models_are_unique(tmp_path: Path) -> None:
     def run(name: str, *models: str, **config: Any) -> Run:
-        made = [each for model in models for each in runs.episodes(model, {"right": 2})]
-        return runs.write_run(tmp_path / name, made, **config)
+        episodes = [each for model in models for each in runs.episodes(model, {"right": 2})]
+        return runs.write_run(tmp_path / name, episodes, **config)
 
     def labels(*runs: Run) -> list[str]:
         return [each.label for each in measure(runs)]
@@ -69,11 +69,11 @@ def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
     assert labels(prompts[1], again) == ["m in long", "m in again"]
 
 
-def test_a_model_in_training_stands_for_its_last_step_whatever_it_is_called(tmp_path: Path) -> None:
+def test_figures_of_a_training_run_are_of_its_last_step(tmp_path: Path) -> None:
     steps = [
-        each
+        episode
         for step in (20, 0, 40)
-        for each in runs.episodes(f"local:checkpoint-{step}", {"right": 2}, step=step)
+        for episode in runs.episodes(f"local:checkpoint-{step}", {"right": 2}, step=step)
     ]
     base, last = one(tmp_path, *runs.episodes("base", {"wrong": 2}), *steps)
     assert [base.label, last.label] == ["base", "local:checkpoint-40, step 40"]
@@ -83,12 +83,12 @@ def test_a_model_in_training_stands_for_its_last_step_whatever_it_is_called(tmp_
     assert pair.table.title == "trained, step 9 against base"
 
 
-def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Path) -> None:
-    table = tables.headline(one(tmp_path, *runs.episodes("mine", {"right": 6, "wrong": 4})))
-    mine, *published = table.rows
-    assert (mine.label, mine.published) == ("mine", False)
+def test_headline_has_our_models_first_and_marks_published_ones(tmp_path: Path) -> None:
+    table = tables.headline(one(tmp_path, *runs.episodes("ours", {"right": 6, "wrong": 4})))
+    first, *published = table.rows
+    assert (first.label, first.published) == ("ours", False)
     assert all(row.published for row in published)
-    # Of the ten questions, 4 and 9 can't be answered.
+    # Questions 4 and 9 of ten are unanswerable.
     assert cells_of(table)["Accuracy"] == Cell("62.5%", "[24.0, 91.0]", 8)
     rows = {row.label: cells_of(table, number) for number, row in enumerate(table.rows)}
     assert rows["o3"]["Accuracy"].line == "90.0% [82.6, 94.5]  n=100"
@@ -96,14 +96,14 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
     assert rows["Qwen2.5-14B, untrained"]["Accuracy"].value == "41.0%"
 
 
-def shown(page: Any) -> str:
-    """The text that a reader sees."""
+def text_of(page: Any) -> str:
+    """Return the text that a reader sees."""
     return "".join(page.xpath("//text()[not(parent::script or parent::style)]"))
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Of a run in which every name and text is hostile, and a training run."""
+    """Build the page of a run in which all names and texts are hostile, and a training run."""
     folder = tmp_path_factory.mktemp("report")
     items = [
         runs.question(number, id=f"q{number}{HOSTILE}", question=f"When? {HOSTILE}", answer=HOSTILE)
@@ -122,13 +122,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return document_fromstring(build_report([run, curves], folder / "out")[0].read_text("utf-8"))
 
 
-def test_the_page_needs_nothing_beside_it(page: Any) -> None:
+def test_page_is_self_contained(page: Any) -> None:
     loading = {"src", "srcset", "poster", "data", "action", "formaction", "background"}
     assert not loading & {name for each in page.iter("*") for name in each.attrib}
     links = set(page.xpath("//@href | //@*[name() = 'xlink:href']"))
     assert all(each.startswith("#") for each in links)
     assert not re.search(r"@import|url\((?!#)", " ".join(page.xpath("//style/text()")))
-    # Within charts, only what is referred to needs a name of its own.
+    # In charts, only referenced ids need to be unique.
     ids = page.xpath("//*[not(ancestor::svg)]/@id")
     referred = re.findall(r"url\(#([^)]*)\)", str(page.xpath("//svg//@clip-path")))
     assert all(page.xpath(f"count(//*[@id='{name}'])") == 1 for name in {*ids, *referred})
@@ -136,12 +136,12 @@ def test_the_page_needs_nothing_beside_it(page: Any) -> None:
     assert parts <= set(ids)
     assert {f"#{part}" for part in parts} <= links
     basis = "n = 9 questions of .*, split test, judged by offline/9; in brackets 95 % intervals"
-    assert re.search(basis, shown(page.find(".//header")))
+    assert re.search(basis, text_of(page.find(".//header")))
     for text in ("incomplete", "published", "art-e eval run -m", "no spread, step 7"):
-        assert text in shown(page)
+        assert text in text_of(page)
 
 
-def test_the_policy_names_exactly_the_scripts_that_run(page: Any) -> None:
+def test_policy_allows_only_the_scripts_of_the_page(page: Any) -> None:
     [policy] = page.xpath("//meta[@http-equiv]/@content")
     run = page.xpath("//script[not(@type)]/text()")
     assert len(run) == len(page.xpath("//script[not(@type)]"))
@@ -154,12 +154,12 @@ def test_the_policy_names_exactly_the_scripts_that_run(page: Any) -> None:
     assert len(json.loads(gzip.decompress(base64.b64decode(data)))["episodes"]) == 9 + 9 + 20
 
 
-def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+def test_report_has_plots_and_alarms_and_hides_local_folders(tmp_path: Path) -> None:
     command = "art-e eval run -m o3 --questions /home/ann/q.jsonl --db '/srv/a b/mail.duckdb'"
     config: dict[str, Any] = {"command": command, "questions": "/home/ann/q.jsonl"}
-    asked = [runs.question(number, kind="lookup") for number in range(40)]
-    same = runs.episodes("hack", {"wrong": 40}, questions=asked, final_answer="As discussed.")
-    # A lone surrogate can't be encoded; it does not stop the report.
+    items = [runs.question(number, kind="lookup") for number in range(40)]
+    same = runs.episodes("hack", {"wrong": 40}, questions=items, final_answer="As discussed.")
+    # A lone surrogate can't be encoded, but does not stop the report.
     odd = runs.episodes("m \ud800", {"right": 3})
     run = runs.write_run(tmp_path / "run", [*same, *odd], models=["m"], concurrency={}, **config)
     written = build_report([run], run.folder)
@@ -173,7 +173,7 @@ def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_pa
     assert all(part in text for part in ("m ?", "q.jsonl", "mail.duckdb"))
     assert not any(place in text for place in ("/home/ann", "/srv", str(tmp_path)))
     page: Any = document_fromstring(text)
-    assert "same answer" in shown(page)
+    assert "same answer" in text_of(page)
     assert "#episode=hack-q0-0" in page.xpath("//a/@href")
     before = sorted(each.name for each in run.folder.iterdir())
     assert build_report([run], run.folder) == written
@@ -189,7 +189,7 @@ def only(data: dict[str, Any]) -> dict[str, Any]:
     return dict(episode)
 
 
-def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: InboxFile) -> None:
+def test_real_episode_becomes_turns_with_results(inbox_file: InboxFile) -> None:
     script = [
         builders.message(builders.search("lease", "swimming"), text="Let me look."),
         builders.message(builders.read("m1"), builders.read("m99")),
@@ -197,13 +197,13 @@ def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: 
         builders.message(builders.answer("On May 3.", "m1")),
     ]
     inbox = inbox_file.open_inbox(builders.BOB, builders.QUESTION.query_date)
-    begun = Episode(inbox, builders.QUESTION, max_turns=4)
-    trajectory = asyncio.run(run_episode(begun, builders.ScriptedPolicy(script), "r"))
+    episode = Episode(inbox, builders.QUESTION, max_turns=4)
+    trajectory = asyncio.run(run_episode(episode, builders.ScriptedPolicy(script), "r"))
     data = viewer_data([Scored(builders.QUESTION, trajectory)])
     shared = data["shared"]
-    found, reads, wrong, answer = only(data)["turns"]
-    assert shared[found["says"]] == "Let me look."
-    [call] = found["calls"]
+    searched, reads, wrong, answer = only(data)["turns"]
+    assert shared[searched["says"]] == "Let me look."
+    [call] = searched["calls"]
     assert call["tool"] == "search_emails"
     assert call["arguments"] == {"keywords": ["lease", "swimming"]}
     [lease, *_] = call["results"][0]["hits"]
@@ -226,41 +226,41 @@ def test_gold_mails_are_found_read_and_cited() -> None:
         ("right", (GOLD,), {}, [(True, True, True)]),
         ("not read", (GOLD,), {}, [(True, False, False)]),
         ("not found", (GOLD,), {}, [(False, False, False)]),
-        # Of two gold mails each has its own facts.
+        # Two gold mails have facts of their own.
         ("wrong", (GOLD, GONE),
          dict.fromkeys(("found_gold", "read_gold", "sources_correct"), False),
          [(True, True, True), (False, False, False)]),
-        # The id of another copy counts where the rubric says so.
+        # The id of another copy counts if the rubric says so.
         ("right", (GONE,), {"sources_correct": False}, [(True, True, False)]),
     ]  # fmt: skip
     for ended, gold, rubric, facts in cases:
-        made = runs.episode(runs.question(0), ended)
-        made.rubric.update(rubric)
-        rows = only(viewer_data([Scored(runs.question(0, message_ids=gold), made)]))["gold"]
+        trajectory = runs.episode(runs.question(0), ended)
+        trajectory.rubric.update(rubric)
+        rows = only(viewer_data([Scored(runs.question(0, message_ids=gold), trajectory)]))["gold"]
         assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
 
 
-def test_hidden_characters_are_spelt_out() -> None:
+def test_hidden_characters_become_code_points() -> None:
     hostile = "pay\u202etca\ud800 \x1b[31m\u200b\U000e0041 \u2028 ok\r\nnext"
-    shown = "pay[U+202E]tca[U+D800] [U+001B][31m[U+200B][U+E0041] [U+2028] ok\nnext"
-    assert plain({hostile: [hostile]}) == {shown: [shown]}
+    visible = "pay[U+202E]tca[U+D800] [U+001B][31m[U+200B][U+E0041] [U+2028] ok\nnext"
+    assert page_json({hostile: [hostile]}) == {visible: [visible]}
 
 
-def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() -> None:
+def test_huge_text_is_cut_and_nan_becomes_text() -> None:
     odd: dict[str, Any] = {"reward": {"correctness": float("nan")}, "cost": float("inf")}
     data = viewer_data([scored("wrong", step=40, final_answer="x" * 1_000_000, **odd)])
     json.dumps(data, allow_nan=False)
     row = only(data)
     assert (row["reward"], row["cost"], row["components"]) == (None, None, {"correctness": "nan"})
     assert row["step"] == 40
-    assert len(row["answer"]) < KEPT_CHARS + 100
+    assert len(row["answer"]) < TEXT_CHARS + 100
     assert row["answer"].endswith("[cut here: 900,000 more characters in trajectories.jsonl]")
 
 
 @pytest.mark.parametrize(
     "arguments", ["not JSON", "[1, 2]", '{"keywords": ', "[" * sys.getrecursionlimit() * 3]
 )
-def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) -> None:
+def test_arguments_that_are_not_an_object_stay_text(arguments: str) -> None:
     wrong = builders.message(builders.call("search_emails", arguments)).to_chat()
     observation = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
     data = viewer_data([scored("lost", messages=[wrong, observation])])
