@@ -33,7 +33,7 @@ from art_e.models.model import Model, full_name
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
 from evals.judges import choose_judge
-from evals.metrics import HEADLINE, STEPS, ended_at
+from evals.metrics import HEADLINE, STEPS, ending_of
 from evals.scored import Scored, check_questions, judge_episode
 
 open_file = cache(InboxFile)
@@ -143,7 +143,7 @@ def verdict(db: str, judge: str = "offline") -> Scorer:
         return Score(
             value=dict(zip(HEADLINE, values, strict=True)),
             answer=scored.trajectory.final_answer,
-            explanation="; ".join([STEPS[ended_at(scored)], *reasons]),
+            explanation="; ".join([STEPS[ending_of(scored)], *reasons]),
         )
 
     return score

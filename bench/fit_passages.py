@@ -21,7 +21,7 @@ from art_e.episode import gold_mails
 from art_e.inbox.file import InboxFile
 from art_e.passages import WEIGHTS, Passage, best_passages
 from art_e.question import Question, load_questions
-from bench.passages import SHOWN, holds, passages_read
+from bench.passages import SHOWN, holds, read_passages
 from evals.judges.offline import OfflineJudge
 
 RIDGE = 0.01
@@ -46,7 +46,7 @@ def read_cases(file: InboxFile, questions: list[Question]) -> list[Case]:
     cases = []
     for question in questions:
         inbox = file.open_inbox(question.inbox_address, question.query_date)
-        episode, passages = passages_read(inbox, question)
+        episode, passages = read_passages(inbox, question)
         gold = {name for names in gold_mails(inbox, question) for name in names}
         right = [holds(question, each.text) for each in passages]
         from_gold = [episode.tools.resolve(each.handle) in gold for each in passages]
@@ -77,7 +77,7 @@ def fit(cases: list[Case]) -> Numbers:
     return np.asarray(best / spread)
 
 
-def ranked(cases: list[Case], weights: Numbers) -> list[Case]:
+def rerank(cases: list[Case], weights: Numbers) -> list[Case]:
     """Return the cases with their passages ranked by these weights."""
     ordered = []
     for case in cases:
@@ -121,9 +121,9 @@ def main(db: str, source: str) -> None:
     for name, weight in sorted(zip(names, weights, strict=True), key=lambda each: -each[1]):
         print(f"{name} = {weight:.2f}")
     for name, read in cases.items():
-        ordered = ranked([each for each in read if each.question.answerable], weights)
+        ordered = rerank([each for each in read if each.question.answerable], weights)
         print(f"# {name}: {hit_rates(ordered)}")
-    print(f"abstain_below = {threshold(ranked(cases['validation'], weights)):.2f}")
+    print(f"abstain_below = {threshold(rerank(cases['validation'], weights)):.2f}")
 
 
 if __name__ == "__main__":

@@ -181,12 +181,12 @@ def _item(fault: Fault, passage: Passage, other: Passage, owner: str) -> Data:
     words |= {"turned_cue": _reverse(passage.cue), "turned_answer": _reverse(passage.answer)}
     words |= {"longest": longest, "letters": len(longest)}
 
-    def filled(template: str | list[str]) -> str | list[str]:
+    def fill(template: str | list[str]) -> str | list[str]:
         if isinstance(template, str):
             return template.format(**words)
         return [each.format(**words) for each in template]
 
-    return {**{name: filled(each) for name, each in item.items()}, "difficulty": "medium"}
+    return {**{name: fill(each) for name, each in item.items()}, "difficulty": "medium"}
 
 
 def fault_order(data: Data) -> list[Fault]:

@@ -41,7 +41,7 @@ def holds(question: Question, text: str, must: str | None = None) -> bool:
     return len(new & _words(text)) >= HOLDS * len(new)
 
 
-def passages_read(inbox: Inbox, question: Question) -> tuple[Episode, list[Passage]]:
+def read_passages(inbox: Inbox, question: Question) -> tuple[Episode, list[Passage]]:
     """Ask the offline policy; return the episode and the passages that it read, best first."""
     episode, policy = Episode(inbox, question), OfflinePolicy()
     run_now(run_episode(episode, policy, "bench"), policy)
@@ -54,7 +54,7 @@ def measure(db: Path, questions: list[Question], musts: list[str] | None = None)
     with InboxFile(db) as file:
         for number, question in enumerate(questions):
             inbox = file.open_inbox(question.inbox_address, question.query_date)
-            _, passages = passages_read(inbox, question)
+            _, passages = read_passages(inbox, question)
             texts = [each.text for each in best_passages(passages, SHOWN)]
             right = [holds(question, text, musts[number] if musts else None) for text in texts]
             first.append(any(right[:1]))

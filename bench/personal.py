@@ -52,7 +52,7 @@ def _series(fields: dict[str, Any], random: Random) -> Iterator[dict[str, Any]]:
         yield fields | texts | {"rows": rows, "day": f"{day}"}
 
 
-def _quoted(fields: dict[str, Any]) -> str:
+def _quotation(fields: dict[str, Any]) -> str:
     """Return the mail as quoted in a reply: below Gmail's line, or below Outlook's headers."""
     sender, day = PEOPLE[fields["by"]], dt.date.fromisoformat(fields["day"])
     text = _text(fields)
@@ -87,7 +87,7 @@ def _page(fields: dict[str, Any]) -> str:
     return f"<html><body><table>{parts}</table><p>{sign}</p></body></html>"
 
 
-def _attached(name: str, text: str) -> bytes:
+def _attachment(name: str, text: str) -> bytes:
     lines = text.replace("\n", ") Tj 0 -14 Td (")
     return word(text) if name.endswith("docx") else pdf(lines)
 
@@ -106,7 +106,7 @@ def _mail(number: int, fields: dict[str, Any], by_id: dict[str, dict[str, Any]])
     if fields.get("rows"):
         mail.set_content(_page(fields), subtype="html")
     else:
-        quoted = _quoted(by_id[fields["quotes"]]) if "quotes" in fields else ""
+        quoted = _quotation(by_id[fields["quotes"]]) if "quotes" in fields else ""
         mail.set_content(_text(fields) + quoted)
     if event := fields.get("invite"):
         head, _, tail = calendar("").partition(b"SUMMARY:")
@@ -114,7 +114,7 @@ def _mail(number: int, fields: dict[str, Any], by_id: dict[str, dict[str, Any]])
         data = head + event.replace("\n", "\r\n").encode() + b"\r\n" + end
         mail.add_attachment(data, "text", "calendar", filename="invite.ics")
     for name, text in fields.get("files", {}).items():
-        data = _attached(name, text)
+        data = _attachment(name, text)
         mail.add_attachment(data, "application", "octet-stream", filename=name)
     return mail
 

@@ -30,7 +30,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit
 from art_e.passages import Passage, best_passages, informative_words, split_sentences
 from art_e.question import Question, load_questions
-from bench.passages import holds, passages_read
+from bench.passages import holds, read_passages
 
 HITS, K = 50, 60  # reciprocal rank fusion adds 1 / (K + rank) (Cormack et al., SIGIR 2009)
 CHUNK_CHARS, MAIL_CHARS, TOKENS, BATCH = 450, 4_000, 128, 16
@@ -94,7 +94,7 @@ class Meaning:
         chunks, vectors = self._mails[mail.message_id]
         return chunks, vectors @ self._question(question)
 
-    def of_passage(self, question: str, mail: Email, passage: Passage) -> float:
+    def passage_cosine(self, question: str, mail: Email, passage: Passage) -> float:
         """Return the cosine of the nearest chunk of which half or more is in the passage."""
         chunks, cosines = self.cosines(question, mail)
         text = " ".join(passage.text.split())
@@ -145,7 +145,7 @@ class Row(NamedTuple):
     cosines: Floats
     holds: list[bool]
 
-    def held(self, weight: float, count: int) -> bool:
+    def is_hit(self, weight: float, count: int) -> bool:
         """Return whether one of the best `count` passages holds the answer."""
         scores = weight * self.cosines + [each.score for each in self.passages]
         order = np.argsort(-scores, kind="stable")
@@ -156,10 +156,10 @@ class Row(NamedTuple):
 def read_row(file: InboxFile, question: Question, meaning: Meaning, order: str) -> Row:
     """Run `art-e ask` without a model, with searches in this order."""
     inbox = Reranked(file.inbox_of(question), question.question, meaning, order)
-    episode, passages = passages_read(inbox, question)
+    episode, passages = read_passages(inbox, question)
     mails = inbox.read_many([episode.tools.resolve(each.handle) for each in passages])
     cosines = [
-        meaning.of_passage(question.question, mail, passage)
+        meaning.passage_cosine(question.question, mail, passage)
         for mail, passage in zip(mails, passages, strict=True)
         if mail is not None
     ]
@@ -178,7 +178,7 @@ def show(name: str, rows: dict[str, list[Row]], weights: dict[str, float]) -> No
     pairs = [(order, weight) for order in ORDERS for weight in (0.0, weights[order])]
     for order, weight in dict.fromkeys(pairs):
         values = [[row.place <= count for row in rows[order]] for count in (1, 3, 10)]
-        values += [[row.held(weight, count) for row in rows[order]] for count in (1, 3)]
+        values += [[row.is_hit(weight, count) for row in rows[order]] for count in (1, 3)]
         columns = [np.array(each, dtype=np.float32) for each in values]
         base = base or columns
         cells = []
@@ -205,7 +205,7 @@ def main(db: str, source: str, *paraphrases: str) -> None:
             }
             if name == "validation":
                 for order in ORDERS:
-                    shares = [sum(row.held(each, 3) for row in rows[order]) for each in WEIGHTS]
+                    shares = [sum(row.is_hit(each, 3) for row in rows[order]) for each in WEIGHTS]
                     weights[order] = WEIGHTS[int(np.argmax(shares))]
                 print(f"weights: {weights}")
             show(name, rows, weights)

@@ -152,7 +152,7 @@ def is_close(ratio: float | None) -> bool:
     return ratio is not None and abs(ratio - 1) < 0.1
 
 
-def test_talk_recipe_with_vllm_in_the_process(in_process: Training) -> None:
+def test_talk_recipe_runs_with_vllm_in_the_process(in_process: Training) -> None:
     steps = read_steps(in_process.out)
     assert [each.step for each in steps] == [1, 2]
     for step in steps:

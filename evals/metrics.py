@@ -31,7 +31,7 @@ FIGURES: dict[str, Any] = toml_table("evals", "figures.toml")
 STEPS: dict[str, str] = FIGURES["steps"]
 
 
-def ended_at(scored: Scored) -> str:
+def ending_of(scored: Scored) -> str:
     """Return where the episode ended, a key of `STEPS`: the first that holds."""
     rubric = scored.trajectory.rubric
     holds = {
@@ -70,7 +70,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
     keys = {"question": "id", "inbox": "inbox_address", "kind": "kind", "difficulty": "difficulty"}
     texts = {name: [getattr(each, key) for each in questions] for name, key in keys.items()}
     texts["attack"] = [each.provenance.get("attack") for each in questions]
-    texts["ended_at"] = [ended_at(each) for each in scored]
+    texts["ending"] = [ending_of(each) for each in scored]
     columns: dict[str, Any] = {
         "answerable": [bool(each.answerable) for each in questions],
         "unanswerable": [not each.answerable for each in questions],
@@ -216,7 +216,7 @@ def model_metrics(
     tried = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
     scored = [each for each in tried if each.measured]
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
-    steps, sample = table["ended_at"].value_counts(), table_sample(table)
+    steps, sample = table["ending"].value_counts(), table_sample(table)
     judged = is_judged((e.question, e.trajectory.final_answer, e.verdict_of(0)) for e in scored)
     seconds = table["total"].tolist()
     answered = table[(table["words"] > 0) & ~table["abstained"].astype(bool)]

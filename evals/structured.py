@@ -73,7 +73,7 @@ class StructuredModel:
             raise UserError(f"{model} does not support structured output; name another model")
         self._stopped: PolicyError | None = None
         self._failures = 0  # in a row
-        self._responses = None if cache is None else Responses(cache)
+        self._responses = None if cache is None else ResponseCache(cache)
         self._answered = 0
         self._usage = Usage()
 
@@ -188,7 +188,7 @@ def request_key(request: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Responses:
+class ResponseCache:
     """A cache of responses in `folder`. Raises `UserError` if the folder can't be created."""
 
     def __init__(self, folder: Path) -> None:

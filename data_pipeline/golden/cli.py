@@ -24,7 +24,7 @@ from data_pipeline.golden import exchange, filtering, generate, review, verify
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, locked_set, responses_folder
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts, split
 from evals.judges import choose_judge, needs_model
-from evals.structured import Responses, StructuredModel
+from evals.structured import ResponseCache, StructuredModel
 
 app = Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -80,7 +80,7 @@ def _remaining_cost(limit: float | None, cache: Path, model: str) -> float | Non
     """Return the limit less what earlier replies cost; the budget rejects an invalid limit."""
     if limit is None or not limit >= 0:
         return limit
-    return max(0.0, limit - (Responses(cache).spent_on(model).cost_usd or 0))
+    return max(0.0, limit - (ResponseCache(cache).spent_on(model).cost_usd or 0))
 
 
 @app.command("generate")

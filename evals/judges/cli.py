@@ -28,7 +28,7 @@ _JUDGES = "offline, f1 or a model; may be repeated: the first decides [default: 
 _judge = Option("--judge", metavar="JUDGE", parser=full_name, help=_JUDGES)
 JudgesOption = Annotated[list[str] | None, _judge]
 
-ByJudge = dict[str, list[labels.Rated]]
+ByJudge = dict[str, list[labels.JudgedCase]]
 
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
@@ -117,7 +117,7 @@ def _rate_run(name: str, judges: list[str] | None, max_cost: float | None) -> By
         raise UserError(f"{run.id} has no labels yet; run art-e eval label {name}")
     if judges:
         return _rate(judges, cases, max_cost)
-    ratings = [labels.Rated(case, verdict) for case in cases for verdict in case.stored]
+    ratings = [labels.JudgedCase(case, verdict) for case in cases for verdict in case.stored]
     names = dict.fromkeys(each.verdict.judge for each in ratings)
     return {name: [each for each in ratings if each.verdict.judge == name] for name in names}
 

@@ -81,7 +81,7 @@ def load_pairs(path: Path | None = None) -> list[Case]:
 # ---- A judge's agreement with labels.
 
 
-class Rated(NamedTuple):
+class JudgedCase(NamedTuple):
     """A labelled answer and a judge's verdict on it."""
 
     case: Case
@@ -92,18 +92,18 @@ class Rated(NamedTuple):
         return self.verdict.correct is self.case.label
 
 
-async def rate(judge: Judge, case: Case) -> Rated:
+async def rate(judge: Judge, case: Case) -> JudgedCase:
     """Return the judge's verdict on the labelled answer."""
-    return Rated(case, await judge.judge(case.question, case.answer))
+    return JudgedCase(case, await judge.judge(case.question, case.answer))
 
 
-def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
+def agreement(rated: Sequence[JudgedCase]) -> dict[str, Any]:
     """Return one judge's agreement with the labels: the figures of `_shares` for all answers, for
     those of which the judge is `sure`, and by category; and counts of unsure verdicts, adversarial
     answers, and adversarial answers judged correct."""
     hostile = [each for each in rated if each.case.adversarial]
     sure = [each for each in rated if not each.verdict.unsure]
-    categories: dict[str, list[Rated]] = {}
+    categories: dict[str, list[JudgedCase]] = {}
     for pair in rated:
         categories.setdefault(pair.case.category, []).append(pair)
     return {
@@ -116,7 +116,7 @@ def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
     }
 
 
-def confusion(rated: Sequence[Rated]) -> dict[str, int]:
+def confusion(rated: Sequence[JudgedCase]) -> dict[str, int]:
     """Count the right and the wrong answers that were judged right, or wrong."""
     cells = [(each.case.label, each.verdict.correct) for each in rated]
     return {
@@ -126,7 +126,7 @@ def confusion(rated: Sequence[Rated]) -> dict[str, int]:
     }
 
 
-def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
+def _shares(rated: Sequence[JudgedCase]) -> dict[str, Any]:
     n = len(rated)
     judged = is_judged((case.question, case.answer, verdict.correct) for case, verdict in rated)
     rated = [each for each in rated if judged and each.verdict.correct is not None]
@@ -196,7 +196,7 @@ def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, bool]) -> list
 ENOUGH_LABELS = 20  # of right answers, and of wrong ones
 
 
-class Quality(NamedTuple):
+class ErrorCounts(NamedTuple):
     """Counts of the labelled right and wrong answers, and of those that a judge calls right."""
 
     right: int
@@ -205,27 +205,27 @@ class Quality(NamedTuple):
     wrong_as_right: int
 
 
-def count_errors(rated: Sequence[Rated]) -> Quality:
+def count_errors(rated: Sequence[JudgedCase]) -> ErrorCounts:
     """Count a judge's errors on answers to answerable questions, without abstentions."""
     cases = [each for each in rated if each.case.question.answerable]
-    answered = [each for each in cases if not is_abstention(each.case.answer)]
-    right, counts = sum(each.case.label for each in answered), confusion(answered)
-    return Quality(right, counts["right_as_right"], len(answered) - right, counts["wrong_as_right"])
+    rows = [each for each in cases if not is_abstention(each.case.answer)]
+    right, cells = sum(each.case.label for each in rows), confusion(rows)
+    return ErrorCounts(right, cells["right_as_right"], len(rows) - right, cells["wrong_as_right"])
 
 
 def bias_corrected(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> dict[str, Any] | None:
-    """Return {"accuracy": the corrected one, "judge": its `Quality`}; None with too few labels."""
+    """Return {"accuracy": the corrected one, "judge": its counts}; None with too few labels."""
     scored = [each for each in scored if not each.unjudged]
     cases = labelled_cases(scored, read_labels(run))
-    quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])
-    if min(quality.right, quality.wrong) < ENOUGH_LABELS or accuracy["value"] is None:
+    counts = count_errors([JudgedCase(case, case.stored[0]) for case in cases if case.stored])
+    if min(counts.right, counts.wrong) < ENOUGH_LABELS or accuracy["value"] is None:
         return None
     answerable = [each for each in scored if each.question.answerable]
     answered = fmean(each.ended and not each.abstained for each in answerable)
-    return {"accuracy": rogan_gladen(accuracy, answered, quality), "judge": quality._asdict()}
+    return {"accuracy": rogan_gladen(accuracy, answered, counts), "judge": counts._asdict()}
 
 
-def rogan_gladen(share: Estimate, answered: float, quality: Quality) -> Estimate:
+def rogan_gladen(share: Estimate, answered: float, counts: ErrorCounts) -> Estimate:
     """Correct the accuracy `share` for its judge's errors; UNKNOWN if the judge is not better than
     chance. Only the share `answered` of the questions can be misjudged, so with the rates tpr and
     fpr at which right and wrong answers are judged right, share = tpr true + fpr (answered - true)
@@ -233,14 +233,14 @@ def rogan_gladen(share: Estimate, answered: float, quality: Quality) -> Estimate
     The interval has the errors of all three rates (delta method)."""
     if share["value"] is None or share["low"] is None or share["high"] is None:
         return UNKNOWN
-    hits, slips = quality.right_as_right, quality.wrong_as_right
-    if hits * quality.wrong <= slips * quality.right:
+    hits, slips = counts.right_as_right, counts.wrong_as_right
+    if hits * counts.wrong <= slips * counts.right:
         return UNKNOWN
-    tpr, fpr = hits / quality.right, slips / quality.wrong
+    tpr, fpr = hits / counts.right, slips / counts.wrong
     true = (share["value"] - fpr * answered) / (tpr - fpr)
     # (tpr - fpr) d true = d share - true d tpr - (answered - true) d fpr
-    errors = (share["high"] - share["low"]) / 2, true * _error(hits, quality.right)
-    error = hypot(*errors, (answered - true) * _error(slips, quality.wrong)) / (tpr - fpr)
+    errors = (share["high"] - share["low"]) / 2, true * _error(hits, counts.right)
+    error = hypot(*errors, (answered - true) * _error(slips, counts.wrong)) / (tpr - fpr)
     value, low, high = np.clip([true, true - error, true + error], 0, answered).tolist()
     return Estimate(value=value, low=low, high=high, n=share["n"], method="Rogan-Gladen")
 

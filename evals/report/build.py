@@ -33,7 +33,7 @@ from art_e.storage import write_whole
 from art_e.text import visible
 from art_e.trajectory import Exchange, exchanges
 from evals.hacking import detect
-from evals.metrics import STEPS, compare, ended_at
+from evals.metrics import STEPS, compare, ending_of
 from evals.report import tables
 from evals.report.charts import Chart, svg, write_png
 from evals.report.tables import NONE, Entry, Table, differences, measure, run_names, summary
@@ -203,7 +203,7 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
 def outcome(scored: Scored) -> str:
     """Return one of `OUTCOMES`; a right abstention counts as right."""
     decided = "right" if scored.correct else "wrong" if scored.wrong else "abstained"
-    return _UNDECIDED.get(ended_at(scored), decided)
+    return _UNDECIDED.get(ending_of(scored), decided)
 
 
 def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
         **{name: getattr(trajectory, name) for name in (*names, "retries")},
         "id": trajectory.episode_id, "run": trajectory.run_id,
         "step": _finite(trajectory.policy.get("step")),
-        "outcome": outcome(scored), "where": ended_at(scored).replace("_", " "),
+        "outcome": outcome(scored), "where": ending_of(scored).replace("_", " "),
         "reward": _finite(reward.get("total")), "components": reward.get("components") or {},
         "answer": trajectory.final_answer, "abstained": bool(trajectory.rubric.get("abstained")),
         "gold": _gold(scored), "verdicts": scored.verdicts, "turns": turns,

@@ -91,7 +91,7 @@ class Chart(ABC):
 
 
 def _write_numbers(axis: "Axis", scale: Scale) -> None:
-    def written(value: float, _: float) -> str:
+    def tick_label(value: float, _: float) -> str:
         if scale == "share":
             return f"{value:.0%}"
         number = f"{value:,.0f}" if value >= 10 else f"{value:g}"
@@ -100,7 +100,7 @@ def _write_numbers(axis: "Axis", scale: Scale) -> None:
     if scale == "share":
         axis.set_ticks([0, 0.25, 0.5, 0.75, 1])
     axis.minorticks_off()
-    axis.set_major_formatter(written)
+    axis.set_major_formatter(tick_label)
 
 
 # ---- Comparing models: dots with intervals, and accuracy against cost.

@@ -107,7 +107,7 @@ Form = Callable[..., Cell]
 def _form(to_text: Callable[[float], str], unit: str = "", before: str = "") -> Form:
     """Return a formatter of estimates: sign (`plus` if positive), `before`, number, `unit`."""
 
-    def written(estimate: Estimate, plus: str = "") -> Cell:
+    def format_estimate(estimate: Estimate, plus: str = "") -> Cell:
         def text(value: float) -> str:
             number = to_text(value)
             return f"{'-' if number.startswith('-') else plus}{before}{number.removeprefix('-')}"
@@ -121,7 +121,7 @@ def _form(to_text: Callable[[float], str], unit: str = "", before: str = "") -> 
             return Cell(ends, ", ".join(filter(None, (interval, unjudged))), n)
         return Cell(NONE, n=n) if value is None else Cell(f"{text(value)}{unit}", interval, n)
 
-    return written
+    return format_estimate
 
 
 percent = _form(lambda value: f"{100 * value:z.1f}", "%")

@@ -28,7 +28,7 @@ def bounds(estimate: Estimate) -> tuple[float, float]:
     ("hits", "n", "low", "high"),
     [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (1, 5, 0.0362, 0.6245), (8, 10, 0.4902, 0.9433)],
 )
-def test_wilson_bounds(hits: int, n: int, low: float, high: float) -> None:
+def test_wilson_bounds_match_known_values(hits: int, n: int, low: float, high: float) -> None:
     share = over(n).share([number < hits for number in range(n)])
     assert (share["value"], share["n"], share["method"]) == (hits / n, n, "wilson")
     assert bounds(share) == pytest.approx((low, high), abs=1e-4)
@@ -141,7 +141,7 @@ def test_p_of_zero_mean_agrees_with_the_interval() -> None:
     assert over(40, 5).p_of_zero_mean(np.zeros(40)) == 1.0
 
 
-def test_kappa_of_known_tables() -> None:
+def test_kappa_matches_known_tables() -> None:
     for counts, kappa in (
         ((20, 15, 5, 10), 0.4),  # a textbook example: agreed 0.7, by chance 0.5
         ((45, 15, 25, 15), 0.1304),

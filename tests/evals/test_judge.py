@@ -54,7 +54,7 @@ def verdict(question: str, gold: str | None, answer: str | None, **fields: Any) 
 
 
 @pytest.mark.parametrize(("name", "size", "agreed", "fooled"), CASES["agreement"]["rows"])
-def test_offline_judge_against_labels(name: str, size: int, agreed: float, fooled: float) -> None:
+def test_offline_judge_matches_labels(name: str, size: int, agreed: float, fooled: float) -> None:
     # Compare figures only, so that a failure prints no pair.
     figures = agreement([asyncio.run(rate(JUDGE, each)) for each in SETS[name]])
     assert figures["n"] >= size
@@ -178,7 +178,7 @@ def same(one: str, other: str) -> bool:
 
 # A row has another value, then spellings of the same value.
 @pytest.mark.parametrize("row", table_rows(__file__, "spellings.tsv"))
-def test_spellings_of_one_value(row: list[str]) -> None:
+def test_spellings_give_the_same_value(row: list[str]) -> None:
     another, *spellings = row
     for one in spellings:
         assert not same(one, another), one

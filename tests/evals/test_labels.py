@@ -99,21 +99,21 @@ def test_label_prints_hostile_mail_as_text_and_cuts_it(home: Path, label: Cli) -
 # ---- Judges against labels: figures computed by hand.
 
 
-def rated(label: bool, correct: bool | None, number: int, category: str = "dates") -> labels.Rated:
+def judged_case(label: bool, correct: bool | None, number: int) -> labels.JudgedCase:
     question = Question(f"q{number}", "When?", "", answer="May 3")
-    case = labels.Case(question, "May 3", label, category, adversarial=category == "appeals")
-    return labels.Rated(case, Verdict(correct, None, "a judge", "because"))
+    case = labels.Case(question, "May 3", label, "dates")
+    return labels.JudgedCase(case, Verdict(correct, None, "a judge", "because"))
 
 
-def table(both: int, missed: int, fooled: int, neither: int) -> list[labels.Rated]:
+def table(both: int, missed: int, fooled: int, neither: int) -> list[labels.JudgedCase]:
     """Return counts of right judged right, right judged wrong, wrong judged right, both wrong."""
     cells = [(True, True)] * both + [(True, False)] * missed
     cells += [(False, True)] * fooled + [(False, False)] * neither
-    return [rated(label, correct, number) for number, (label, correct) in enumerate(cells)]
+    return [judged_case(label, correct, number) for number, (label, correct) in enumerate(cells)]
 
 
 def test_agreement_matches_a_textbook_without_missing_verdicts() -> None:
-    unjudged = [rated(bool(number % 2), None, 50 + number) for number in range(10)]
+    unjudged = [judged_case(bool(number % 2), None, 50 + number) for number in range(10)]
     figures = labels.agreement([*table(20, 5, 10, 15), *unjudged])
     assert (figures["n"], figures["unjudged"]) == (60, 10)
     assert list(figures["confusion"].values()) == [20, 5, 10, 15]

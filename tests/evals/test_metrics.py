@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from art_e.question import Question
 from evals import metrics
-from evals.judges.labels import Case, Quality, Rated, count_errors, rogan_gladen
-from evals.metrics import STEPS, Serving, compare, ended_at, gpu_seconds, model_metrics
+from evals.judges.labels import Case, ErrorCounts, JudgedCase, count_errors, rogan_gladen
+from evals.metrics import STEPS, Serving, compare, ending_of, gpu_seconds, model_metrics
 from evals.report.tables import differences, fewer_errors, percent, summary
 from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample, holm
@@ -80,7 +80,7 @@ def test_shares_are_over_their_questions_without_failed_episodes() -> None:
     assert list(labels) == ["lookup", "count", "unlabelled"]
 
 
-def test_means_percentiles_sums_and_parts_of_time() -> None:
+def test_figures_have_means_percentiles_and_sums() -> None:
     rows: list[tuple[Outcome, int, int, float, float, int]] = [
         ("right", 2, 5, 1.0, 0.001, 2), ("right", 3, 3, 2.0, 0.002, 0),
         ("wrong", 7, 8, 4.0, 0.006, 8),
@@ -207,14 +207,14 @@ def ended(step: str, kind: str, outcome: str, options: str, _: str) -> tuple[str
 
 
 def test_funnel_counts_each_episode_once() -> None:
-    rows = table_rows(__file__, "ended_at.tsv")
+    rows = table_rows(__file__, "endings.tsv")
     steps, episodes = zip(*itertools.starmap(ended, rows), strict=True)
-    assert tuple(map(ended_at, episodes)) == steps
+    assert tuple(map(ending_of, episodes)) == steps
     funnel = figures_of(episodes)["funnel"]
     assert list(funnel) == list(STEPS)
     assert funnel == {step: steps.count(step) for step in STEPS}
     assert all(n for step, n in funnel.items() if step != "failed")
-    assert ended_at(scored("failed")) == "failed"
+    assert ending_of(scored("failed")) == "failed"
     alone = figures_of([scored("right")])["funnel"]
     assert alone == dict.fromkeys(STEPS, 0) | {"right": 1}
 
@@ -234,19 +234,19 @@ def test_accuracy_is_corrected_for_the_judges_errors() -> None:
     # 200 questions are answered, 140 of them right; the judge misses 10 % and passes 20 %.
     sample = Sample(["bob"] * 200, [str(each) for each in range(200)])
     observed = sample.share([each < 140 * 0.9 + 60 * 0.2 for each in range(200)])
-    true = rogan_gladen(observed, 1.0, Quality(1000, 900, 1000, 200))
+    true = rogan_gladen(observed, 1.0, ErrorCounts(1000, 900, 1000, 200))
     assert true["value"] == pytest.approx(0.7, abs=0.005)
     low, value, high = (true[name] or 0.0 for name in ("low", "value", "high"))
     assert low < (observed["low"] or 0.0) + 0.03 < value < high
     # Abstentions are not misjudged: they are not right.
     half = sample.share([each < 100 for each in range(200)])
-    assert rogan_gladen(half, 0.5, Quality(100, 80, 100, 0))["value"] == 0.5
+    assert rogan_gladen(half, 0.5, ErrorCounts(100, 80, 100, 0))["value"] == 0.5
     # A perfect judge changes nothing; one that guesses leaves it unknown.
-    same = rogan_gladen(observed, 1.0, Quality(10**6, 10**6, 10**6, 0))
+    same = rogan_gladen(observed, 1.0, ErrorCounts(10**6, 10**6, 10**6, 0))
     assert same["value"] == observed["value"]
     assert same["low"] == pytest.approx(observed["low"], abs=0.005)
-    assert rogan_gladen(observed, 1.0, Quality(100, 30, 100, 30)) == UNKNOWN
-    assert rogan_gladen(observed, 1.0, Quality(0, 0, 100, 30)) == UNKNOWN
+    assert rogan_gladen(observed, 1.0, ErrorCounts(100, 30, 100, 30)) == UNKNOWN
+    assert rogan_gladen(observed, 1.0, ErrorCounts(0, 0, 100, 30)) == UNKNOWN
 
 
 def test_judge_errors_are_counted_on_answers_to_answerable_questions() -> None:
@@ -258,8 +258,8 @@ def test_judge_errors_are_counted_on_answers_to_answerable_questions() -> None:
         (Case(item, "I don't know", False, "c"), False),
         (Case(nothing, "May 5", False, "c"), False),
     ]  # fmt: skip
-    rated = [Rated(case, Verdict(correct, None, "j", "")) for case, correct in cases]
-    assert count_errors(rated) == Quality(2, 1, 2, 1)
+    rated = [JudgedCase(case, Verdict(correct, None, "j", "")) for case, correct in cases]
+    assert count_errors(rated) == ErrorCounts(2, 1, 2, 1)
 
 
 # ---- GPU time, cost and throughput against times counted by hand.

@@ -20,7 +20,7 @@ from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.calls import Calls, Retries, retry_after_s
 from art_e.models.providers import load_litellm
 from art_e.tools import schemas
-from evals.structured import Response, Responses, request_key
+from evals.structured import Response, ResponseCache, request_key
 from tests.builders import HELLO, LEASE, WAIT_S, Make, Start, act, answer, call, read, search, table
 from tests.provider import Provider, Reply, broken, cut, rate_limited, refuses, says, stalls, torn
 
@@ -335,8 +335,8 @@ def test_a_stored_response_is_found_again_unless_its_file_was_cut(tmp_path: Path
     key = request_key({"model": "openai/o3", "messages": HELLO})
     # A surrogate, which UTF-8 cannot hold, and no usage.
     for response in (Response("Zürich \ud800", Usage(4, 3, 2, 1)), Response("", None)):
-        Responses(tmp_path / "new" / "folder").put(key, response)
-        responses = Responses(tmp_path / "new" / "folder")
+        ResponseCache(tmp_path / "new" / "folder").put(key, response)
+        responses = ResponseCache(tmp_path / "new" / "folder")
         assert responses.get(key) == response
         (file,) = tmp_path.rglob("*.json")
         whole = file.read_bytes()

@@ -16,7 +16,7 @@ from art_e.quotations import LEFT_OUT
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, responses_folder
 from data_pipeline.golden.verify import ModelChecks, verify
 from evals.judges import LlmJudge
-from evals.structured import Responses, StructuredModel
+from evals.structured import ResponseCache, StructuredModel
 from tests.builders import BOB, QUICK, date_header, make_inbox, raw, table_rows
 from tests.command_line import Run, json_of
 from tests.golden import JUDGE, READER, WRITER, correctness, data_of, form_of, set_of
@@ -221,7 +221,7 @@ def test_the_verify_command(art_e: Run, inbox: Path, tmp_path: Path) -> None:
     # The cost of reader and judge is complete, however often the command is run.
     roles = {"read": READER, "judge": JUDGE}
     folders = {name: responses_folder(folder, role, name) for role, name in roles.items()}
-    both = [Responses(place).spent_on(name).cost_usd for name, place in folders.items()]
+    both = [ResponseCache(place).spent_on(name).cost_usd for name, place in folders.items()]
     assert all(both)
     for run in (result, again):
         assert f"cost so far: ${sum(filter(None, both)):.4f}\n" in run.stderr
