@@ -30,7 +30,7 @@ from tests.provider import Provider, Reply, says
 
 BATCHES = 10  # per inbox, if it has enough mail
 
-# ---- The faults that the scripted writer plants, and the honest items beside them.
+# ---- The faults that the scripted writer plants, and its honest items.
 
 Fault = str
 

@@ -37,7 +37,7 @@ from art_e.tools import WHOLE_VIEW, View
 from evals.metrics import model_metrics, run_metrics, servings
 from evals.scored import Judge, Key, Scored, judge_episode, limited_gather, load_run
 
-_TURNS, _STEP = "turns.jsonl", TypeAdapter(PolicyStep)  # beside the run's trajectories, a line each
+_TURNS, _STEP = "turns.jsonl", TypeAdapter(PolicyStep)  # in the run's folder, a line per turn
 
 # ---- Resuming a killed run.
 
@@ -159,7 +159,7 @@ class Prompt(NamedTuple):
 
 
 class Entrant(NamedTuple):
-    """A model, its number of concurrent questions, and whether it must not run beside others."""
+    """A model, its number of concurrent questions, and whether it must run alone."""
 
     policy: Policy
     concurrency: int = 1

@@ -317,9 +317,9 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     """Return the paired figures of two models' episodes, B against A, without figures that are
     unknown for a pair. `p` is from McNemar's exact test, in which a repeated question is right if
     most of its repeats are. From four inboxes on it is the larger of this and the p of a t-test
-    over inboxes: the first holds if few questions differ, the second if inboxes do. With unjudged
-    pairs, differences are ranges, `p` is the largest that their verdicts could give, errors are not
-    compared, and counts and flips are of the judged pairs. Raises `UserError` if no question was
+    over inboxes: the first is valid if few questions differ, the second if inboxes do. If pairs are
+    unjudged, differences are ranges, `p` is the largest that their verdicts could give, errors are
+    not compared, and counts and flips are of the others. Raises `UserError` if no question was
     judged on both sides, or a side has a question twice."""
     pairs = pair_episodes(a, b)
     if all(first.unjudged or second.unjudged for first, second in pairs):

@@ -350,7 +350,7 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     return {
         "id": name, "complete": run.complete, "command": command,
         "basis": f"n = {questions:,} questions of {on}, judged by"
-        f" {judge.replace(',', ', beside it', 1)}; in brackets 95 %"
+        f" {judge.replace(', ', '; also by ', 1)}; in brackets 95 %"
         f" intervals{tables.scopes(entries)}",
         "facts": {
             "Models": ", ".join(each.model for each in entries),
