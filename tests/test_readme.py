@@ -168,7 +168,7 @@ def rows(page: Path, heading: str) -> list[list[str]]:
 def test_readme_and_docs_are_short() -> None:
     assert len(README.read_text("utf-8").split()) <= 900
     pages = {*(ROOT / "docs").rglob("*.md")} - {*documented.JOURNAL}
-    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= 19_500
+    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= 19_000
 
 
 def test_the_table_of_rewards_agrees_with_the_code() -> None:
@@ -201,8 +201,8 @@ PLANNED |= {"talk-multi": ("h100-80gb", 4), "qwen3-4b": RTX, "qwen3-14b": H100}
 
 
 def test_the_table_of_recipes_agrees_with_the_plan() -> None:
-    page = ROOT / "docs" / "scale.md"
-    table = {row[0]: row[-1] for row in rows(page, "# Training at full scale")}
+    page = ROOT / "docs" / "reproduce.md"
+    table = {row[0]: row[-1] for row in rows(page, "## Training at full scale")}
     assert list(table) == list(PLANNED)
     assert set(table) == set(toml_names("recipe")) - {"nano"}
     for name, text in table.items():
