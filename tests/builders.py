@@ -221,13 +221,13 @@ def trajectory(text: str = TEXT, **fields: Any) -> Trajectory:
     return Trajectory(**{**defaults, **fields})
 
 
-def shown(observations: Sequence[ChatMessage]) -> list[Any]:
+def loads(observations: Sequence[ChatMessage]) -> list[Any]:
     """Parse the JSON of observations, without the note on the last turn."""
     return [json.loads(each["content"].partition("\n")[0]) for each in observations]
 
 
 def step(episode: Episode, *calls: ToolCall) -> list[Any]:
-    return shown(episode.step(message(*calls)))
+    return loads(episode.step(message(*calls)))
 
 
 @dataclass

@@ -49,7 +49,6 @@ class Block(NamedTuple):
 
     @property
     def where(self) -> str:
-
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property

@@ -55,7 +55,7 @@ def test_the_core_is_enough_except_to_measure_and_train(tmp_path: Path) -> None:
 
 
 def test_a_release_builds_installs_and_runs(tmp_path: Path) -> None:
-    """What `make release` does, with packages that are here already."""
+    """Follow `make release`, with packages that are installed already."""
     environment(tmp_path, *locked("core.txt"))
     source, dist = tmp_path / "source", tmp_path / "dist"
     left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "docs", "runs", "tests")

@@ -1,7 +1,7 @@
 """An IMAP account: its address and password, and a connection that reads it.
 
-It never changes anything on the server. Answers have limits in bytes and time, and what is shown of
-them doesn't hold the password."""
+It never changes anything on the server. Answers have limits in bytes and time, and messages to the
+user never hold the password."""
 
 import base64
 import collections
@@ -128,7 +128,7 @@ class MessageFields(NamedTuple):
 
 
 class Connection(imaplib.IMAP4):
-    """A connection to an account, and what is read over it."""
+    """A connection to an account, which reads its folders and messages."""
 
     _query = "(UID FLAGS RFC822.SIZE)"
 
@@ -346,7 +346,6 @@ def _number(digits: bytes | str, least: int = 0) -> int:
 
 
 def _fields(text: bytes) -> dict[str, str]:
-    """Return the fields of a FETCH response that are numbers, lists or quoted."""
     return {name.decode(): value.decode("latin-1") for name, value in _FIELD.findall(text)}
 
 
@@ -362,5 +361,4 @@ def _quoted(name: bytes) -> bytes:
 
 
 def _decoded(name: bytes) -> str:
-
     return decode_folder(name.decode("utf-8", "replace"))

@@ -140,7 +140,7 @@ def _cut(value: object) -> str:
 
 # ---- The figures of a set.
 
-ALL_ROWS = "questions"  # what `datasets.load_dataset` calls the part that holds all rows
+ALL_ROWS = "questions"  # the name of the part with all rows in `datasets.load_dataset`
 UNLABELLED = "unlabelled"  # rows without split, kind or difficulty, which imported sets may have
 # Other fields are text. Provenance is JSON text: rows differ in it, and a struct would pad them.
 _TYPES = {"how_realistic": pa.float64(), "answerable": pa.bool_()}

@@ -95,7 +95,7 @@ def check_bounds(question: str, answer: str | None, how_realistic: float | None)
 
 @checked_dataclass(frozen=True, slots=True)
 class Rejected:
-    """A row that a step dropped. `row` is a question's row, or what could not become one."""
+    """A row that a step dropped. `row` is a question's row, or the data that is not a question."""
 
     row: dict[str, Any]
     step: Step

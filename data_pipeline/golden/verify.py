@@ -421,7 +421,6 @@ def _quoted(text: str) -> str:
 
 
 def _with_ids(reason: str, mails: Iterable[Excerpt]) -> str:
-
     ids = {row["id"]: mail.message_id for mail, row in mails}
     text = cut_line(reason, MAX_QUOTED_CHARS)
     return re.sub(r"\bm\d+\b", lambda match: ids.get(match[0], match[0]), text)

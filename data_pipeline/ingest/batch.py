@@ -51,7 +51,7 @@ _MAILS, _RECIPIENTS, _POSTINGS, _STEMS, _WORDS, _SKIPPED, _FILES = (
     for columns in toml_table(__package__, "tables.toml").values()
 )
 
-# What `words` makes of each ASCII character: itself in lower case, or a gap between words.
+# Each ASCII character as `words` treats it: in lower case, or as a gap between words.
 _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
 
 _QUEUED = 2  # tasks per worker: one runs, one waits
@@ -238,7 +238,7 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
     pairs, frequency = keys[starts], np.diff(starts, append=len(keys))
     postings = pa.table([pairs // stem_count, pairs % stem_count, frequency], names=_POSTINGS.names)
     postings = postings.cast(_POSTINGS)
-    # Without addresses, or a mail would count as long for its many recipients.
+    # The document length of BM25, without addresses: many recipients don't make a mail long.
     content_end, names_end = (int(words_of_text[: n * count].sum()) for n in (2, 3))
     lengths = np.bincount(rows[:names_end], times[:names_end], minlength=count).astype(np.int64)
     # Words of subjects, bodies and marks in the order of their numbers, then those of names only.

@@ -2,7 +2,7 @@
 
     sources.py -> batch.py on all cores -> InboxBuild -> file
 
-The file is complete or missing: an interrupt or a kill leaves what was at its path before. Adding
+The file is complete or missing: an interrupt or a kill leaves the path as it was before. Adding
 to a file rebuilds it from its old mail and the new, so that one run or several give the same
 inbox."""
 

@@ -137,6 +137,7 @@ def _by_evidence(data: bytes, declared: str, nearby: str) -> str:
     readable = data.decode("utf-8", "ignore")
     valid = len(readable.encode()) - len(readable)
     lost = len(data) - len(readable) - valid
+    # `valid` bytes continue characters of UTF-8, `lost` bytes are not UTF-8.
     if lost > (valid * 2 if declared == "utf-8" else valid / 3):
         is_latin = sum(map(len, _HIGH_RUN.findall(data))) * 3 < len(data.translate(None, _ASCII))
         near_codec = codec_of(nearby)

@@ -205,7 +205,7 @@ def plain_message(data: bytes) -> PlainMessage | None:
     return PlainMessage(headers, leaf_text(body, kind).strip("\n"))
 
 
-# ---- Invitations (text/calendar, RFC 5545) as lines of text: what, when, where, and who invites.
+# ---- Invitations (text/calendar, RFC 5545) as lines of text: subject, time, place and people.
 
 _CALENDAR, _FOLD = re.compile(rb"\s*BEGIN:VCALENDAR", re.IGNORECASE), re.compile(rb"\r?\n[ \t]")
 # Name, parameters and value of a property.
@@ -383,8 +383,8 @@ def _uuencoded(match: re.Match[bytes]) -> AttachedFile:
 
 
 def _chosen_texts(versions: list[tuple[PartType, list[str]]]) -> list[str]:
-    """Return the invitations, after the plain text, or HTML that says much more, or both if each
-    has words that the other lacks (the plain text may just say that there is HTML)."""
+    """Return the plain text, or the HTML if over a third of its words are new, or both if also over
+    half of the plain words are missing in the HTML (as in a notice of it); then the invitations."""
     plain = [text for kind, texts in versions if kind.kind == "text/plain" for text in texts]
     rich = [text for kind, texts in versions if kind.is_html or kind.is_container for text in texts]
     events = [text for kind, texts in versions if kind.kind == "text/calendar" for text in texts]

@@ -17,7 +17,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.tools import MAX_CALLS, View
 from tests import builders as episodes
-from tests.builders import LEASE, QUESTION, Start, answer, call, message, read, search, shown, step
+from tests.builders import LEASE, QUESTION, Start, answer, call, loads, message, read, search, step
 
 LEASE_COPY, PRICE, CREW = episodes.LEASE_COPY, episodes.PRICE, episodes.CREW
 TALK = AssistantMessage("Let me think.")
@@ -108,7 +108,7 @@ def test_the_first_answer_counts_after_the_other_calls(start: Start) -> None:
     episode = start()
     calls = [answer("May 3", "m1"), search("lease"), read("m1"), answer("June 9")]
     said = message(*calls, text="I know.")
-    done, found, mail, refused = shown(episode.step(said))
+    done, found, mail, refused = loads(episode.step(said))
     assert done == DONE and "already" in refused["error"]
     assert found["hits"][0]["message_id"] == "m1" and "May 3" in mail["body"]
     assert [event.get("cited") for event in episode.events[:3]] == [[LEASE], None, None]
@@ -167,7 +167,7 @@ def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wr
     # The limit of turns comes at the same time, and doesn't count.
     episode = start(max_turns=most)
     observations = episode.step(said)
-    assert helpful in shown(observations)[0]["error"]
+    assert helpful in loads(observations)[0]["error"]
     assert episode.messages[-1] == observations[-1]
     counters = ("unknown_tool_calls", "unparseable_calls", "bad_argument_calls")
     counted = {each: getattr(episode.rubric, each) for each in counters}

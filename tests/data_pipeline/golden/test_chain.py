@@ -41,7 +41,7 @@ def inboxes(world: InboxFile) -> list[str]:
 def whole(
     inboxes: list[str], world_db: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Whole]:
-    """By step."""
+    """Run each step without a kill."""
     chain = Chain(world_db, inboxes, 2, tmp_path_factory.mktemp("whole"))
     steps: dict[str, Whole] = {}
     for step in ("generate", "verify"):

@@ -28,7 +28,7 @@ def question(number: int, split: Split | None) -> Question:
 
 @pytest.fixture
 def golden() -> GoldenSet:
-    """Two rows to train on, two to test on, and a rejected one."""
+    """Return a set of two rows to train on, two to test on, and a rejected one."""
     splits: tuple[Split, ...] = ("train", "test", "train", "test")
     rows = [question(number, split) for number, split in enumerate(splits)]
     secret = Check("leak", "filter", False, "the secret reason", "rule")

@@ -162,7 +162,7 @@ def test_no_gold_leaks_whatever_the_rows(copies: Copies, seed: int, size: int, b
     for golden_set in (golden, shuffled):
         split(copies.file, golden_set, seed=seed, targets=Counts())
     assert golden == shuffled
-    # What was dropped had a leak, and test lost nothing.
+    # All dropped rows had a leak, and no row of test was dropped.
     dropped = [Question.from_row(each.row) for each in golden.rejected]
     assert all(each.split != "test" for each in dropped)
     whole = [*golden.questions, *dropped]
