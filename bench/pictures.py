@@ -4,9 +4,9 @@
     python -m bench.pictures --report FILE    # also docs/report.png, the report's first screen;
                                               # prints how long a browser takes to show it
 
-The terminal is a real one (a pty) that runs `art-e ask --trace`. The commands of "Benchmark models"
-in README make the report; docs/sample-report.html is a copy. `docs/training.png` is the `seeds.png`
-of a reproduction; `docs/speed.png` comes from `python -m bench`.
+The terminal is a real one (a pty) that runs `art-e ask --trace`. "Benchmark and train" in README
+makes the report; docs/sample-report.html is a copy. `docs/training.png` is the `seeds.png` of a
+reproduction; `docs/speed.png` comes from `python -m bench`.
 """
 
 import argparse
