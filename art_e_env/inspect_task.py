@@ -28,7 +28,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import PolicyStep, Usage
-from art_e.models.hosted import sendable
+from art_e.models.hosted import for_provider
 from art_e.models.model import Model, full_name
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
@@ -118,7 +118,7 @@ class InspectPolicy:
 
 def _add_messages(messages: list[ChatMessage], state: TaskState) -> None:
     """Append the messages that Inspect's conversation lacks."""
-    for row in sendable(messages[len(state.messages) :]):
+    for row in for_provider(messages[len(state.messages) :]):
         for call in row.get("tool_calls", ()):
             function = call.pop("function")
             call |= {"function": function["name"], "arguments": json.loads(function["arguments"])}

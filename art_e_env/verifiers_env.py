@@ -24,7 +24,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.models.calls import usage_of
-from art_e.models.hosted import received, sendable
+from art_e.models.hosted import for_provider, from_provider
 from art_e.privacy import redact
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
@@ -47,12 +47,12 @@ class ClientPolicy:
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """Return the model's next message. Raises `PolicyError` for the client's errors."""
-        request: Any = {"messages": sendable(messages), "tools": tools}
+        request: Any = {"messages": for_provider(messages), "tools": tools}
         try:
             answer = await self._client.chat.completions.create(model=self.model, **request)
         except OpenAIError as error:
             raise PolicyError("provider", redact(" ".join(str(error).split()))) from None
-        message = received(answer.choices[0].message, messages)
+        message = from_provider(answer.choices[0].message, messages)
         return PolicyStep(message, usage_of(answer) or Usage(), None)
 
 

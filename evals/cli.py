@@ -20,7 +20,7 @@ from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE, ModelOptions, Usage, kind_of
 from art_e.models.model import Model, full_name
 from art_e.models.prices import expected_cost
-from art_e.models.providers import SHORT_NAMES, accepts
+from art_e.models.providers import SHORT_NAMES, capabilities
 from art_e.question import Question, load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
@@ -291,7 +291,7 @@ def _entrant(
     temperature = config.temperature
     if config.preset:
         # The API's default, on which the reference relied; None if the model takes none.
-        temperature = 1.0 if kind_of(name) != "hosted" or accepts(name).temperature else None
+        temperature = 1.0 if kind_of(name) != "hosted" or capabilities(name).temperature else None
     options = ModelOptions(
         temperature=temperature, reasoning_effort=config.reasoning_effort,
         max_output_tokens=model_options.turn_tokens(form, name), tool_calls=config.tool_calls,

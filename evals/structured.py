@@ -20,7 +20,7 @@ from art_e.message import compact_json, observation_json
 from art_e.models.base import MAX_FAILURES, REFUSED, ModelOptions, PolicyError, Usage, kind_of
 from art_e.models.calls import Calls, Retries
 from art_e.models.prices import price_of
-from art_e.models.providers import Accepts, accepts, set_address
+from art_e.models.providers import Capabilities, capabilities, set_address
 from art_e.storage import write_whole
 from art_e.text import cut_line, encodable
 
@@ -69,7 +69,7 @@ class StructuredModel:
         self.model = model
         self._temperature = temperature
         self._calls = Calls(model, ModelOptions(max_cost_usd=max_cost_usd), retries)
-        if not self._calls.takes.schema:
+        if not self._calls.supports.schema:
             raise UserError(f"{model} does not support structured output; name another model")
         self._stopped: PolicyError | None = None
         self._failures = 0  # in a row
@@ -121,7 +121,7 @@ class StructuredModel:
         """Return the model's reply as text. The cache, but not the model, tells attempts apart.
         Without `attempt` only readable replies are cached. Raises as `ask`."""
         endpoint = set_address(self.model.partition("/")[0])
-        request = self._request(prompt, data, accepts(self.model))
+        request = self._request(prompt, data, capabilities(self.model))
         facts = {**request, "form": form.model_json_schema(), "endpoint": endpoint}
         key = request_key(facts | ({"attempt": attempt} if attempt else {}))
         if self._responses is not None and (cached := self._responses.get(key)) is not None:
@@ -133,12 +133,14 @@ class StructuredModel:
             self._responses.put(key, response)
         return response.text
 
-    def _request(self, prompt: str, data: Mapping[str, Any], takes: Accepts) -> dict[str, Any]:
-        system = {"role": takes.system_role, "content": prompt}
+    def _request(
+        self, prompt: str, data: Mapping[str, Any], supports: Capabilities
+    ) -> dict[str, Any]:
+        system = {"role": supports.system_role, "content": prompt}
         user = {"role": "user", "content": encodable(observation_json(data))}
         request: dict[str, Any] = {"model": self.model, "messages": [system, user]}
-        request[takes.max_tokens] = self._calls.max_output_tokens
-        return {**request, "temperature": self._temperature} if takes.temperature else request
+        request[supports.max_tokens] = self._calls.max_output_tokens
+        return {**request, "temperature": self._temperature} if supports.temperature else request
 
     async def _call(self, prompt: str, data: Mapping[str, Any], form: type[BaseModel]) -> Response:
         """Call the model; after too many failures, raise the last `PolicyError` without a call."""
@@ -146,7 +148,7 @@ class StructuredModel:
             raise self._stopped
         try:
             called = await self._calls.make(
-                lambda takes: {**self._request(prompt, data, takes), "response_format": form}
+                lambda supports: {**self._request(prompt, data, supports), "response_format": form}
             )
         except PolicyError as error:
             self._failures += 1
@@ -228,7 +230,7 @@ class ResponseCache:
         known = [each for each in usages if each is not None]
         price, cost = price_of(model), None if usages else 0.0
         if price is not None and usages:
-            longest = price.most(0, accepts(model).most_tokens) if None in usages else 0.0
+            longest = price.max_cost(0, capabilities(model).output_limit) if None in usages else 0.0
             cost = sum(map(price.cost, known)) + longest * (len(usages) - len(known))
         return Spent(len(usages), sum(known, Usage()), cost)
 

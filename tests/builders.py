@@ -250,7 +250,7 @@ class ScriptedPolicy:
         return PolicyStep(step, self.usage, self.costs[turn] if self.costs else 0.0)
 
 
-QUICK = Retries(tries=3, base_s=0.002, longest_s=0.01, longest_asked_s=0.02)
+QUICK = Retries(tries=3, base_s=0.002, max_wait_s=0.01, max_retry_after_s=0.02)
 HELLO: list[ChatMessage] = [
     {"role": "system", "content": "You answer."},
     {"role": "user", "content": "When?"},

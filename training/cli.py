@@ -380,7 +380,7 @@ def merge_adapter(checkpoint: Path, out: Path) -> float:
     or else the base's. Return what rounding leaves (`kept_of`). Raises `UserError` if it can't."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out} is there already; name a new folder with --out")
-    chosen = checkpoints.meant_checkpoint(checkpoint)
+    chosen = checkpoints.best_checkpoint_of(checkpoint)
     base = checkpoints.base_of(chosen)
     if base is None:
         remedy = f"name a training run with one, or use a whole model as --model local:{chosen}"

@@ -23,7 +23,7 @@ from trl.generation.vllm_client import VLLMClient
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
-from art_e.models.checkpoint import room_for
+from art_e.models.checkpoint import vllm_rank
 from art_e.text import digest, printable
 from training.processes import sharded
 from training.recipe import BATCH, Vllm
@@ -260,7 +260,7 @@ def taking_adapters(rank: int) -> Iterator[None]:
     module: Any = vllm_generation
     client: Any = VLLMClient
     usual, join = getattr(module, "LLM", None), client.init_communicator
-    module.LLM = partial(_adaptable, usual, room_for(rank))
+    module.LLM = partial(_adaptable, usual, vllm_rank(rank))
     client.init_communicator = lambda *_, **__: None
     try:
         yield

@@ -17,7 +17,7 @@ from art_e.episode import LAST_TURN, NO_ROOM, Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage, observation_json
-from art_e.models.tool_formats import NOT_THINKING, CallForm, as_written, call_form, parse_reply
+from art_e.models.tool_formats import NOT_THINKING, CallForm, call_form, parse_reply, render_calls
 from art_e.question import Question
 from art_e.tools import schemas
 
@@ -111,7 +111,7 @@ class ChatTokens:
 
     def turn(self, message: ChatMessage) -> list[int]:
         """Return the tokens that the model would sample for this message, end token included."""
-        [written] = as_written([message], self._form)
+        [written] = render_calls([message], self._form)
         return [*self.ids_of(str(written["content"] or "")), self.end_id]
 
     def text_of(self, ids: Sequence[int]) -> str:
@@ -128,7 +128,7 @@ class ChatTokens:
 
     def _render(self, messages: Sequence[ChatMessage]) -> str:
         options: dict[str, Any] = {"add_generation_prompt": True, "tokenize": False, **NOT_THINKING}
-        written = as_written(messages, self._form)
+        written = render_calls(messages, self._form)
         return str(self._tokenizer.apply_chat_template(written, tools=self._tools, **options))
 
     def ids_of(self, text: str) -> list[int]:

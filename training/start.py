@@ -17,7 +17,7 @@ from trl.chat_template_utils import qwen3_training_chat_template
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
-from art_e.models.checkpoint import best_device, of_training
+from art_e.models.checkpoint import best_device, resolve_checkpoint
 from art_e.models.loading import end_of_turn, load_checkpoint
 from art_e.tools import ARGUMENTS
 from training.processes import sharded
@@ -52,7 +52,7 @@ class Start(NamedTuple):
 def load_start(name: str, table: ModelTable | None = None) -> Start:
     """Return the model of a checkpoint, of a training run's best one, or of the hub, to be trained
     as `table` says (None: all its weights). Raises `UserError` if it can't be loaded."""
-    (base, adapter), table = of_training(name), table or ModelTable(base=name)
+    (base, adapter), table = resolve_checkpoint(name), table or ModelTable(base=name)
     whole = adapter is None and table.lora is None
     loaded = load_checkpoint(base, adapter, exact=whole, bits=table.bits, sharded=sharded())
     written = str(loaded.tokenizer.chat_template)

@@ -19,7 +19,7 @@ from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE
-from art_e.models.model import Model, default_model, full_name, nearby
+from art_e.models.model import Model, default_model, full_name, suggest_models
 from art_e.quotations import added_mails
 from art_e.ratings import rate as keep_rating
 from art_e.ratings import ratings_file
@@ -99,9 +99,9 @@ def ask(
         if conversation.policy.model == OFFLINE:
             output.note(OFFLINE_NOTE)
             # Look for local servers only if a person is watching.
-            if is_default and sys.stderr.isatty() and (near := next(iter(nearby()), None)):
-                first = f"{near.export}; " if near.export else ""
-                output.note(f"{near.why}: {first}art-e config model {near.model}")
+            if is_default and sys.stderr.isatty() and (other := next(iter(suggest_models()), None)):
+                first = f"{other.export}; " if other.export else ""
+                output.note(f"{other.why}: {first}art-e config model {other.model}")
         elif (notice := Model(model).notice) is not None:
             output.note(notice)
         if question is None:

@@ -22,7 +22,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import ChatMessage
-from art_e.models.base import LASTING, OFFLINE, ModelOptions, Policy
+from art_e.models.base import OFFLINE, PERMANENT, ModelOptions, Policy
 from art_e.models.model import Model
 from art_e.offline import OfflinePolicy, passages_of
 from art_e.passages import best_passages, informative_words, split_sentences
@@ -336,7 +336,7 @@ def outside_failure(trajectory: Trajectory) -> str | None:
 def with_fix(kind: str, message: str) -> str:
     """Return a failure with its fix."""
     fixes = toml_table("art_e.models", "failures.toml")["fixes"]
-    fix = fixes.get(kind, "" if kind in LASTING else "try again")
+    fix = fixes.get(kind, "" if kind in PERMANENT else "try again")
     return f"{kind}: {message.rstrip('.')}{fix and f'; {fix}'}"
 
 

@@ -26,7 +26,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.base import ModelOptions, PolicyError
 from art_e.models.checkpoint import TRAIN_EXTRA
-from art_e.models.model import Model, Near, full_name, nearby
+from art_e.models.model import Model, Suggestion, full_name, suggest_models
 from art_e.models.providers import KNOWN, ending
 from art_e.privacy import load_env
 from art_e.storage import home
@@ -163,14 +163,14 @@ def check_gpu() -> Finding:
     return Finding(name, "ok", f"{detail}; vllm {metadata.version('vllm')}")
 
 
-def check_models(near: Sequence[Near] = (), *, online: bool = False) -> list[Finding]:
+def check_models(near: Sequence[Suggestion] = (), *, online: bool = False) -> list[Finding]:
     """Check which models can be called; `near` are those at hand. A missing key is not an error."""
 
     async def probe_all() -> list[Finding]:
         return await asyncio.gather(*map(_probe_model, checks))
 
     load_env()
-    near = nearby() if online else near
+    near = suggest_models() if online else near
     rows = [each for each in KNOWN.values() if each.variables]
     checks = [_check_environment(each.model, each.variables, near) for each in rows]
     if online:
@@ -201,7 +201,7 @@ async def _probe_model(finding: Finding) -> Finding:
     return Finding(finding.name, "ok", "; ".join(filter(None, [answer, ending(finding.name)])))
 
 
-def _check_environment(model: str, variables: Sequence[str], near: Sequence[Near]) -> Finding:
+def _check_environment(model: str, variables: Sequence[str], near: Sequence[Suggestion]) -> Finding:
     """Check a model behind a server by the environment and the servers on this machine."""
     ended = ending(model) or ""
     if present := next(filter(os.environ.get, variables), None):
@@ -221,7 +221,7 @@ def _check_environment(model: str, variables: Sequence[str], near: Sequence[Near
 @app.command()
 def models(as_json: JsonOption = False) -> None:
     """List the models that can be used, what the others need, and those found on this machine."""
-    near = nearby()
+    near = suggest_models()
     checks = check_models(near)
     if as_json:
         rows = [each._asdict() for each in checks]

@@ -53,7 +53,7 @@ def serve(
         why = "art-e serve needs vLLM (make gpu, or pip install vllm)"
         raise UserError(f"{why}; without a server: art-e ask --model local:{named}")
     served = re.sub(r"[^A-Za-z0-9._-]+", "-", name or expanded(checkpoint).resolve().name)
-    command = vllm_command(vllm, *checkpoints.of_training(checkpoint, adapter), served)
+    command = vllm_command(vllm, *checkpoints.resolve_checkpoint(checkpoint, adapter), served)
     # By default vLLM accepts requests from web pages of any origin.
     command += ["--host", host, "--port", str(port), "--allowed-origins", "[]", *(options or [])]
     has_form = expanded(named).is_dir() and checkpoints.episode_form(named)
@@ -72,11 +72,11 @@ def vllm_command(vllm: str, checkpoint: str, adapter: str | None, name: str) -> 
     checkpoints.require_train_extra()
     from transformers import GenerationConfig
 
-    from art_e.models.loading import load_tokenizer, reloads_the_same, stop_ids
+    from art_e.models.loading import autotokenizer_matches, load_tokenizer, stop_ids
 
     model = checkpoints.checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(model, checkpoint)
-    if not reloads_the_same(model, tokenizer):
+    if not autotokenizer_matches(model, tokenizer):
         why = f"vLLM would load a different tokenizer from the one saved in {checkpoint}"
         raise UserError(f"{why}; use --model local:{checkpoint}, or train it with a Qwen2Tokenizer")
     parser = {"json": "hermes", "xml": "qwen3_xml"}[call_form(tokenizer)]
@@ -95,6 +95,6 @@ def vllm_command(vllm: str, checkpoint: str, adapter: str | None, name: str) -> 
         return [*command, "--served-model-name", name]
     lora = checkpoints.checkpoint_folder(adapter, "adapter")
     config = json.loads((lora / checkpoints.ADAPTER_CONFIG).read_text("utf-8"))
-    rank = str(checkpoints.room_for(config.get("r")))
+    rank = str(checkpoints.vllm_rank(config.get("r")))
     command += ["--served-model-name", f"{name}-base", "--max-lora-rank", rank]
     return [*command, "--enable-lora", "--lora-modules", f"{name}={lora}"]

@@ -1,6 +1,6 @@
-"""Checkpoints by their names: folders of models, adapters and training runs, or ids on the hub.
+"""Finding checkpoints: folders of models, adapters and training runs, or ids on the hub.
 
-`local.py` loads them, for which it needs torch, transformers and peft: the extra `train`."""
+`local.py` loads them, which needs the extra `train` (torch, transformers and peft)."""
 
 import contextlib
 import importlib.util
@@ -21,12 +21,12 @@ CONFIG, ADAPTER_CONFIG, TOKENIZER = "config.json", "adapter_config.json", "token
 EPISODE = "episode.json"  # in a checkpoint: the form of episode that it was trained in
 CHECKPOINTS, METRICS = "checkpoints", "metrics.json"  # in the folder of a training run
 TRAIN_EXTRA = ("torch", "transformers", "peft")
-# Files fetched from the hub; it may hold the same weights in older formats.
+# Files to fetch from the hub, which may have the same weights in older formats too.
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
 
 
-def meant_checkpoint(folder: Path) -> Path:
-    """Return a training run's best checkpoint (or `UserError`), or `folder` if it is no run's."""
+def best_checkpoint_of(folder: Path) -> Path:
+    """Return a training run's best checkpoint (or `UserError`), or another `folder` unchanged."""
     if not (folder / CHECKPOINTS).is_dir():
         return folder
     best = _json_object(folder / METRICS).get("best_checkpoint")
@@ -40,20 +40,20 @@ def meant_checkpoint(folder: Path) -> Path:
 
 
 def episode_form(model: str) -> EpisodeForm | None:
-    """Return the form of episode that a model was trained in; None if nothing says which. `model`
-    is local:PATH-or-hub-id[+ADAPTER], or the folder of a run, a checkpoint or an adapter. Raises
+    """Return the episode form that a model was trained in, None if it is not recorded. `model` is
+    local:PATH-or-hub-id[+ADAPTER], or the folder of a run, a checkpoint or an adapter. Raises
     `UserError` if the model does not exist, or its form is of another version."""
     base, adapter = _split(model.removeprefix(LOCAL_PREFIX))
     folder = expanded(adapter or base)
     if folder.is_dir():
-        folder = meant_checkpoint(folder)
+        folder = best_checkpoint_of(folder)
     elif model.startswith(LOCAL_PREFIX):
         folder = checkpoint_folder(adapter or base, "adapter" if adapter else "model")
     file = folder / EPISODE
     if not file.is_file():
         return None
     try:
-        # One that was written before there was the lean form means the older one.
+        # Checkpoints from before the lean form don't record it.
         return EpisodeForm.model_validate({"lean": False, **_json_object(file)})
     except ValidationError as error:
         fault = fault_of(error, "the form")
@@ -72,16 +72,16 @@ def base_of(checkpoint: Path) -> str | None:
     raise UserError(f"{why}; write it there as base_model_name_or_path")
 
 
-def of_training(name: str, adapter: str | None = None) -> tuple[str, str | None]:
-    """Return the model and the adapter that PATH-or-hub-id[+ADAPTER] stands for: a training run's
-    folder for its best checkpoint, and an adapter's for the model that it was trained on with the
-    adapter. Raises `UserError` for a run without a best checkpoint, and for two adapters."""
+def resolve_checkpoint(name: str, adapter: str | None = None) -> tuple[str, str | None]:
+    """Return the model and the adapter that PATH-or-hub-id[+ADAPTER] names. A training run's folder
+    means its best checkpoint; an adapter's folder means its base model with that adapter. Raises
+    `UserError` for a run without a best checkpoint, and for two adapters."""
     if adapter is None:
         name, adapter = _split(name)
     folder = expanded(name)
     if not folder.is_dir():
         return name, adapter
-    best = meant_checkpoint(folder)
+    best = best_checkpoint_of(folder)
     base = base_of(best)
     if base is None:
         return (name if best == folder else str(best)), adapter
@@ -91,7 +91,7 @@ def of_training(name: str, adapter: str | None = None) -> tuple[str, str | None]
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """Split a checkpoint from its adapter; a path may hold a "+" itself."""
+    """Split a checkpoint from its adapter; a path may contain a "+" itself."""
     parts = name.split("+")
     bases = ["+".join(parts[:count]) for count in range(len(parts), 0, -1)]
     base = next((each for each in bases if each and expanded(each).is_dir()), parts[0])
@@ -112,7 +112,7 @@ def require_train_extra() -> None:
     """Raise `UserError` if the libraries that load checkpoints are not installed."""
     # Must precede the first import of the hub's library.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    # On a CPU bitsandbytes warns of a missing faster kernel when it is imported.
+    # On a CPU, importing bitsandbytes warns of a missing faster kernel.
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     missing = [name for name in TRAIN_EXTRA if importlib.util.find_spec(name) is None]
     if missing:
@@ -120,7 +120,7 @@ def require_train_extra() -> None:
 
 
 def best_device() -> tuple[str, str]:
-    """Return the device that models run on here, and the number format of their weights."""
+    """Return the device that models run on here, and the dtype of their weights."""
     import torch
 
     accelerator = torch.accelerator.current_accelerator(check_available=True)
@@ -133,9 +133,9 @@ def checkpoint_folder(name: str, kind: Literal["model", "adapter"] = "model") ->
     if local.is_dir():
         if (local / needed).is_file():
             return local.resolve()
-        raise UserError(f"{name} is no {kind}: it has no {needed}; name the folder that holds it")
+        raise UserError(f"{name} is not a {kind}: it has no {needed}; name the folder that has it")
     if local.exists():
-        raise UserError(f"{name} is a file; name the folder that holds the {kind}")
+        raise UserError(f"{name} is a file; name the folder of the {kind}")
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         raise UserError(f"there is no folder {name}; name a {kind}'s folder or its id on the hub")
     from huggingface_hub import errors, snapshot_download
@@ -144,7 +144,7 @@ def checkpoint_folder(name: str, kind: Literal["model", "adapter"] = "model") ->
         folder = Path(snapshot_download(name, allow_patterns=_FILES))
     except errors.GatedRepoError:
         where = f"https://huggingface.co/{name}"
-        raise UserError(f"{name} has terms: accept them at {where}, then hf auth login") from None
+        raise UserError(f"{name} is gated: accept it at {where}, then hf auth login") from None
     except errors.RepositoryNotFoundError:
         why = f"no {kind} of that id on the hub; check the name (a private one needs hf auth login)"
         raise UserError(f"there is no folder {name}, and {why}") from None
@@ -153,15 +153,15 @@ def checkpoint_folder(name: str, kind: Literal["model", "adapter"] = "model") ->
         fix = f"with a network: hf download {name}"
         raise UserError(f"there is no folder {name}, and {why}; {fix}") from None
     if not (folder / needed).is_file():
-        raise UserError(f"{name} on the hub is no {kind}: it has no {needed}; use another id")
+        raise UserError(f"{name} on the hub is not a {kind}: it has no {needed}; use another id")
     return folder
 
 
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # the ranks for adapters that vLLM can be started with
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # the values of vLLM's --max-lora-rank
 
 
-def room_for(rank: object) -> int:
-    """Return the rank to start vLLM with for an adapter. Raises `UserError` if it is too high."""
+def vllm_rank(rank: object) -> int:
+    """Return vLLM's --max-lora-rank for an adapter. Raises `UserError` if its rank is too high."""
     if not isinstance(rank, int) or rank > _RANKS[-1]:
-        raise UserError(f"vLLM takes no adapter of rank {rank}: merge it, or train one of less")
+        raise UserError(f"vLLM takes no adapter of rank {rank}: merge it, or train a smaller one")
     return next(each for each in _RANKS if each >= rank)

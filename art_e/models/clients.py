@@ -1,7 +1,7 @@
-"""One call of a hosted model, by the client that its provider needs.
+"""One call of a hosted model, with the client that its provider needs.
 
-Servers that speak OpenAI's protocol as it is get their calls from the openai client, Ollama gets
-them by its own API, and litellm makes all others."""
+Servers that speak OpenAI's protocol are called with the openai client, Ollama through its own API,
+and all others with litellm."""
 
 import asyncio
 import inspect
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from art_e.message import ChatMessage, ToolCall, compact_json
 from art_e.models.base import MAX_OUTPUT_TOKENS, PolicyError
-from art_e.models.providers import PROVIDERS, Accepts, address_of, door_of, load_litellm
+from art_e.models.providers import PROVIDERS, Capabilities, address_of, client_of, load_litellm
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 OnText = Callable[[str], None]
 
 _AZURE_VERSION = "2025-02-01-preview"  # litellm's default
-_MOST_BYTES = 50_000_000  # of an answer; no model writes a fiftieth of it
+_MAX_BYTES = 50_000_000  # of an answer, over fifty times what any model writes
 
-# Of each event loop: its clients by provider, address and key, and what closes them at its end.
+# Clients per event loop, by provider, address and key, and the generators that close them.
 _Clients = dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
 _clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
 _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
@@ -33,9 +33,9 @@ _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
 
 @cache
 def _guard_clients() -> None:
-    """Make all clients refuse a redirect of a POST, which would take mail, and keys in headers, to
-    a host that the user does not know of, and an answer without an end. All send through httpx, and
-    litellm makes its own, which follow. Downloads are GET and synchronous, and go on as before."""
+    """Make all clients reject a redirected POST, which would send mail and keys to a host that the
+    user does not know, and an endless answer. All of them use httpx, and litellm creates its own,
+    which follow redirects. Downloads are synchronous GETs and stay as they are."""
     from httpx import Response
     from httpx._client import BaseClient
 
@@ -44,19 +44,19 @@ def _guard_clients() -> None:
     async def bounded(self: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
         size = 0
         async for part in read(self, chunk_size):
-            if (size := size + len(part)) > _MOST_BYTES:
-                raise PolicyError("provider", f"an answer of over {_MOST_BYTES // 10**6} MB")
+            if (size := size + len(part)) > _MAX_BYTES:
+                raise PolicyError("provider", f"an answer of over {_MAX_BYTES // 10**6} MB")
             yield part
 
-    def refuse(self: Any, request: Any, response: Any) -> Any:
-        there = build(self, request, response)
+    def reject(self: Any, request: Any, response: Any) -> Any:
+        redirected = build(self, request, response)
         if request.method != "POST":
-            return there
-        hosts = [each.url.netloc.decode("ascii", "replace") for each in (request, there)]
-        why = f"{hosts[0]} sends the call on to {hosts[1]}, and no redirect is followed"
+            return redirected
+        hosts = [each.url.netloc.decode("ascii", "replace") for each in (request, redirected)]
+        why = f"{hosts[0]} redirects the call to {hosts[1]}, and redirects are not followed"
         raise PolicyError("redirect", f"{why}; set the address of the server that answers")
 
-    BaseClient._build_redirect_request = refuse  # type: ignore[method-assign]
+    BaseClient._build_redirect_request = reject  # type: ignore[method-assign]
     Response.aiter_bytes = bounded  # type: ignore[method-assign]
 
 
@@ -64,8 +64,8 @@ async def complete(
     request: Mapping[str, Any], timeout_s: float, on_text: OnText | None = None
 ) -> Any:
     """Return the answer to a request in the form of OpenAI's chat completions. `on_text` gets the
-    text of each call, or of a message without calls, as it grows, if the client can follow it;
-    `timeout_s` is the longest silence. Raises what clients do, and anything over another form."""
+    text of each call, or of a message without calls, as it grows, if the client can stream.
+    `timeout_s`: seconds without data. Raises the client's errors, or any error for a bad answer."""
     _guard_clients()
     loop = asyncio.get_running_loop()
     if loop not in _closers:
@@ -73,17 +73,17 @@ async def complete(
         await anext(_closers[loop])
     model = str(request["model"])
     provider, _, name = model.partition("/")
-    door = door_of(model)
-    if door == "ollama":
+    kind = client_of(model)
+    if kind == "ollama":
         address = address_of(provider) or ""
-        return await _by_ollama(request, address, timeout_s, on_text or (lambda _: None))
+        return await _complete_with_ollama(request, address, timeout_s, on_text or (lambda _: None))
     # litellm writes OpenAI's Responses.
-    if door == "litellm" or name.startswith("responses/"):
+    if kind == "litellm" or name.startswith("responses/"):
         once = {"timeout": timeout_s, "num_retries": 0, "max_retries": 0}
         return await load_litellm().acompletion(**request, **once)
     import openai
 
-    # As litellm does: some servers reject null.
+    # Some servers reject null; litellm leaves it out too.
     messages = [{k: v for k, v in each.items() if v is not None} for each in request["messages"]]
     sent: Any = {**request, "model": name, "messages": messages, "timeout": timeout_s}
     if form := request.get("response_format"):
@@ -93,35 +93,35 @@ async def complete(
     if on_text is None:
         answer = await _client(provider).chat.completions.create(**sent)
     else:
-        answer = await _followed(_client(provider), sent, on_text)
-    message = answer.choices[0].message  # the client checks no types
+        answer = await _stream(_client(provider), sent, on_text)
+    message = answer.choices[0].message  # the client does not check types
     texts = [message.content, *(each.function.arguments for each in message.tool_calls or ())]
     if not all(isinstance(each, str | None) for each in texts):
         raise TypeError("content and arguments must be text")
     return answer
 
 
-def follows(model: str, takes: Accepts) -> bool:
-    """Return whether an answer can be followed. OpenAI streams models that reason to few users."""
-    door = door_of(model)
-    return door == "ollama" or (door == "openai" and not takes.reasons)
+def can_stream(model: str, supports: Capabilities) -> bool:
+    """Return whether an answer can be streamed. OpenAI streams reasoning models to few users."""
+    kind = client_of(model)
+    return kind == "ollama" or (kind == "openai" and not supports.reasons)
 
 
-async def _followed(client: "AsyncOpenAI", request: dict[str, Any], on_text: OnText) -> Any:
-    """Return the answer to a request, put together from what arrives."""
+async def _stream(client: "AsyncOpenAI", request: dict[str, Any], on_text: OnText) -> Any:
+    """Stream the answer to a request, and return it whole."""
     from openai.lib.streaming.chat import ChatCompletionStreamState
 
     state = ChatCompletionStreamState()
-    asked = {**request, "stream": True, "stream_options": {"include_usage": True}}
-    async for chunk in await client.chat.completions.create(**asked):
+    request = {**request, "stream": True, "stream_options": {"include_usage": True}}
+    async for chunk in await client.chat.completions.create(**request):
         state.handle_chunk(chunk)
         for choice in state.current_completion_snapshot.choices:
             calls = choice.message.tool_calls or ()
-            # vLLM begins a call with its name alone.
+            # vLLM starts a call with only its name.
             texts = [each.function.arguments or "" for each in calls]
             for text in texts or [choice.message.content or ""]:
                 on_text(text)
-    # Its `get_final_completion` refuses a message that reached its limit; ours may.
+    # `get_final_completion` would reject a message that reached its token limit.
     answer = state.current_completion_snapshot
     if answer.choices[0].finish_reason is None:
         raise EOFError("the answer ended in the middle")
@@ -138,7 +138,7 @@ def _client(provider: str) -> "AsyncOpenAI":
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     name = provider, address, key
     common: Any = {"api_key": key or "none", "max_retries": 0}
-    if name not in clients and provider == "azure":  # a model is named as its deployment
+    if name not in clients and provider == "azure":  # the model's name is its deployment's
         common["api_version"] = os.environ.get("AZURE_API_VERSION", _AZURE_VERSION)
         clients[name] = openai.AsyncAzureOpenAI(azure_endpoint=address or "", **common)
     elif name not in clients:
@@ -148,11 +148,11 @@ def _client(provider: str) -> "AsyncOpenAI":
 
 @cache
 def warm_up(model: str) -> None:
-    """Load what a first call of `model` loads, or it would count as latency. Sends nothing."""
-    door = door_of(model)
-    if door != "ollama":
+    """Load what the first call of `model` needs, so that it is not latency. Sends nothing."""
+    kind = client_of(model)
+    if kind != "ollama":
         import openai.resources.chat  # noqa: F401 - its import takes half a second
-    if door != "litellm":
+    if kind != "litellm":
         return
     load_litellm().token_counter(model=model, text="none")  # loads a tokenizer, as a call does
     load_litellm().completion(
@@ -165,39 +165,39 @@ def warm_up(model: str) -> None:
 
 
 async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
-    """Close the HTTP clients of a loop when it ends, litellm's too, which never closes one: asyncio
-    closes a loop's asynchronous generators, of which this is one, at its end."""
+    """Close a loop's HTTP clients at its end, also those of litellm, which never closes them.
+    asyncio ends a loop by closing its asynchronous generators, and this is one of them."""
     try:
         yield
     finally:
         _closers.pop(loop, None)
-        for own in _clients.pop(loop, {}).values():
-            await own.close()
+        for client in _clients.pop(loop, {}).values():
+            await client.close()
         if "litellm" in sys.modules:
-            clients = load_litellm().in_memory_llm_clients_cache
-            # A later loop may get the same id, so a closed client must not stay.
-            for key in [each for each in clients.cache_dict if each.endswith(f"-{id(loop)}")]:
-                client = clients.cache_dict.pop(key)
-                clients.ttl_dict.pop(key, None)
+            cache = load_litellm().in_memory_llm_clients_cache
+            # A later loop may get the same id, so closed clients must not stay in the cache.
+            for key in [each for each in cache.cache_dict if each.endswith(f"-{id(loop)}")]:
+                client = cache.cache_dict.pop(key)
+                cache.ttl_dict.pop(key, None)
                 closing = client.close()
                 if inspect.isawaitable(closing):
                     await closing
 
 
-# ---- Ollama by its own API: OpenAI's, which it has too, can't say how much of a conversation fits.
-# Without `num_ctx` Ollama keeps 4,096 tokens and drops the oldest messages of a longer conversation
-# without a word: the question first. Here the context is as long as the conversation needs, in
-# steps, because each change loads the model again; one that doesn't fit the model is an error.
+# ---- Ollama's own API, because its OpenAI API has no setting for the context length. Without
+# `num_ctx` Ollama keeps 4,096 tokens and silently drops the oldest messages of a longer
+# conversation, starting with the question. Here the context grows with the conversation, in steps,
+# because each change loads the model again. A conversation that doesn't fit the model is an error.
 
-_CONTEXT = 16_384  # tokens of the smallest
-# Characters of a token: English has about four, code and other languages down to 2.5, no text 6.
-_FEWEST_CHARS, _MOST_CHARS = 2.5, 6
+_CONTEXT = 16_384  # tokens, at least
+# Characters per token: about four in English, down to 2.5 in code and other languages, never 6.
+_MIN_CHARS, _MAX_CHARS = 2.5, 6
 
 
-async def _by_ollama(
+async def _complete_with_ollama(
     request: Mapping[str, Any], address: str, timeout_s: float, on_text: OnText
 ) -> Any:
-    """As `complete`. Raises errors of httpx, and `PolicyError` if the conversation doesn't fit."""
+    """Do what `complete` does. Raises httpx's errors, and `PolicyError` if the context is full."""
     import httpx
 
     schema = request.get("response_format")
@@ -212,16 +212,16 @@ async def _by_ollama(
     output = request.get("max_tokens", MAX_OUTPUT_TOKENS)
     async with httpx.AsyncClient(base_url=address, timeout=timeout_s) as client:
         context, limit = _CONTEXT, await _context_length(client, sent["model"])
-        while context < chars / _FEWEST_CHARS + output:
+        while context < chars / _MIN_CHARS + output:
             context *= 2
         context = min(context, limit)
         options = {"num_ctx": context, "num_predict": output}
         if "temperature" in request:
             options["temperature"] = request["temperature"]
         body = {name: value for name, value in sent.items() if value is not None}
-        message, last = await _follow_ollama(client, {**body, "options": options}, on_text)
+        message, last = await _stream_ollama(client, {**body, "options": options}, on_text)
     prompt, completion = last.get("prompt_eval_count", 0), last.get("eval_count", 0)
-    if prompt >= context or 0 < prompt < chars // _MOST_CHARS:
+    if prompt >= context or 0 < prompt < chars // _MAX_CHARS:
         part = f"{prompt:,} tokens of about {chars // 4:,}"
         why = f"Ollama cut the conversation: {part} reached the model, whose context is {limit:,}"
         raise PolicyError("context", f"{why}; ask with fewer turns, or another model")
@@ -232,28 +232,27 @@ async def _by_ollama(
         "choices": [{"message": message, "finish_reason": reason}],
         "usage": {"prompt_tokens": prompt, "completion_tokens": completion},
     }
-    # openai's own classes would cost a second of CPU time to import.
+    # Importing openai's classes would take a second of CPU time.
     return json.loads(json.dumps(answer), object_hook=lambda fields: SimpleNamespace(**fields))
 
 
 async def _context_length(client: Any, model: str) -> int:
-    """Return the longest context of a model, as Ollama reads it from its file."""
     response = await client.post("/api/show", json={"model": model})
-    await _checked(response)
+    await _raise_for_error(response)
     facts = response.json().get("model_info") or {}
     lengths = [value for name, value in facts.items() if name.endswith(".context_length")]
     return int(lengths[0]) if lengths else _CONTEXT
 
 
-async def _follow_ollama(
+async def _stream_ollama(
     client: Any, body: Mapping[str, Any], on_text: Callable[[str], None]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the message put together from what arrives, and the last line with its counts."""
+    """Stream a message; return it whole, and the last line with the token counts."""
     content = ""
     calls: list[dict[str, Any]] = []
     last: dict[str, Any] = {}
     async with client.stream("POST", "/api/chat", json=body) as response:
-        await _checked(response)
+        await _raise_for_error(response)
         async for line in response.aiter_lines():
             last = json.loads(line)
             if "error" in last:
@@ -268,8 +267,7 @@ async def _follow_ollama(
     return {"role": "assistant", "content": content or None, "tool_calls": tool_calls}, last
 
 
-async def _checked(response: Any) -> None:
-    """Raise httpx's error for a refusal, with the server's words."""
+async def _raise_for_error(response: Any) -> None:
     if response.is_error:
         import httpx
 
@@ -278,7 +276,7 @@ async def _checked(response: Any) -> None:
 
 
 def _to_ollama(message: ChatMessage) -> ChatMessage:
-    """Return a message as Ollama takes it: the arguments of calls are objects."""
+    """Return a message in Ollama's form, where the arguments of calls are objects."""
     sent = {"role": message["role"], "content": message.get("content") or ""}
     calls = [ToolCall("", **each["function"]) for each in message.get("tool_calls") or ()]
     functions = [{"name": each.name, "arguments": each.parsed} for each in calls]

@@ -1,7 +1,7 @@
-"""Loading a checkpoint: faults are one-line errors before a run starts, and the tokenizer is loaded
+"""Loading a checkpoint. Faults are one-line errors before a run starts, and the tokenizer is loaded
 exactly as it was saved.
 
-This module needs the extra `train`: `checkpoint.require_train_extra` comes before its import."""
+This module needs the extra `train`: call `checkpoint.require_train_extra` before importing it."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ if not sys.stderr.isatty():
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model that is ready to generate. `stop_ids` end a turn, `context` is in tokens."""
+    """A model that is ready to generate. `stop_ids` end a turn; `context` is in tokens."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
@@ -46,9 +46,9 @@ def load_checkpoint(
     bits: int = 16,
     sharded: bool = False,
 ) -> Checkpoint:
-    """Load the model, with its adapter, on the best device. Raises `UserError`. `exact` keeps
-    weights in float32 on a GPU too: bfloat16 would round small training steps away. With 4 `bits`
-    linear layers are NF4. `sharded` weights stay on the CPU for a trainer that spreads them."""
+    """Load the model and its adapter on the best device. Raises `UserError`. `exact` keeps weights
+    in float32 on a GPU too, because bfloat16 would round small training steps to zero. With 4
+    `bits`, linear layers are NF4. `sharded` weights stay on the CPU for a trainer that shards."""
     folder = checkpoint_folder(name)
     tokenizer = load_tokenizer(folder, name)
     device, dtype = best_device()
@@ -56,7 +56,7 @@ def load_checkpoint(
         dtype = "float32"
     model = _load_model(folder, name, None if sharded else device, dtype, bits)
     if bits == 4 and device == "cpu":
-        # Else bitsandbytes packs weights on some CPUs, which stops gradients for good.
+        # On some CPUs bitsandbytes would pack the weights, which breaks gradients.
         for module in model.modules():
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
@@ -71,23 +71,23 @@ def load_checkpoint(
 
 
 def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
-    """Load the tokenizer saved in `folder`, which errors call `name`; its chat template must call
-    tools as Qwen's does. `AutoTokenizer` would split words by other rules for the type qwen2."""
+    """Load the tokenizer saved in `folder`; its chat template must call tools as Qwen's does.
+    `AutoTokenizer` would split words by other rules for the type qwen2. Errors say `name`."""
     if not (folder / TOKENIZER).is_file():
-        raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer beside the weights")
+        raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer with the weights")
     try:
         tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(
             folder, trust_remote_code=False
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"the tokenizer of {name} can't be loaded: {_in_a_line(error)}") from None
+        raise UserError(f"the tokenizer of {name} can't be loaded: {_one_line(error)}") from None
     if tokenizer.chat_template is None:
         fix = "use an instruct model, or save its tokenizer with one"
         raise UserError(f"{name} has no chat template; {fix}")
     try:
         call_form(tokenizer)
     except TemplateError as error:
-        why = f"{_in_a_line(error)}; save its tokenizer with another"
+        why = f"{_one_line(error)}; save its tokenizer with another"
         raise UserError(f"the chat template of {name} can't be used: {why}") from None
     except ValueError:
         why = f"{name} does not call tools in Qwen's form, the only one that local: reads"
@@ -96,14 +96,14 @@ def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def reloads_the_same(folder: Path, tokenizer: PreTrainedTokenizerFast) -> bool:
-    """Return whether `AutoTokenizer`, which servers use, makes the same tokenizer of `folder`."""
+def autotokenizer_matches(folder: Path, tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Return whether `AutoTokenizer`, which servers use, loads the same tokenizer from `folder`."""
     try:
         reloaded = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except ValueError:  # a tokenizer that comes as code, which is never run
         return False
     contents = (json.loads(each.backend_tokenizer.to_str()) for each in (reloaded, tokenizer))
-    # All else decides how a text is encoded.
+    # Everything else affects how a text is encoded.
     one, other = ({**each, "truncation": None, "padding": None} for each in contents)
     return bool(one == other)
 
@@ -112,13 +112,13 @@ def stop_ids(tokenizer: PreTrainedTokenizerFast, config: GenerationConfig) -> tu
     """Return the tokens that end a turn: the model's, the tokenizer's, the chat template's."""
     eos = config.eos_token_id
     configured = [] if eos is None else eos if isinstance(eos, list) else [eos]
-    own = [tokenizer.eos_token_id, end_of_turn(tokenizer)]
-    return tuple(dict.fromkeys([*configured, *(each for each in own if each is not None)]))
+    others = [tokenizer.eos_token_id, end_of_turn(tokenizer)]
+    return tuple(dict.fromkeys([*configured, *(each for each in others if each is not None)]))
 
 
 def end_of_turn(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    """Return the special token that the chat template writes after a message of the model, if any:
-    of the two end tokens in Qwen2.5-Instruct's generation config, the one that ends a turn."""
+    """Return the special token that the chat template writes after a message of the model, or None.
+    Of the two end tokens in Qwen2.5-Instruct's generation config it is the one that ends a turn."""
     reply = "reply"
     rendered = tokenizer.apply_chat_template(
         [{"role": "user", "content": "?"}, {"role": "assistant", "content": reply}], tokenize=False
@@ -150,13 +150,13 @@ def _load_model(
         where = f"the memory of the {device or 'cpu'}"
         raise UserError(f"{name} does not fit into {where}; use a smaller model") from None
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        why = f"{_in_a_line(error)}; save or download it again"
+        why = f"{_one_line(error)}; save or download it again"
         raise UserError(f"{name} can't be loaded as a causal language model: {why}") from None
     return model
 
 
 def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrainedModel:
-    """Return the model with the adapter. Raises `UserError` if weights have no counterpart."""
+    """Return the model with the adapter. Raises `UserError` if their weights don't match."""
 
     def misfit(why: str) -> UserError:
         fix = f"name the model that it was trained on (base_model_name_or_path in {ADAPTER_CONFIG})"
@@ -164,22 +164,22 @@ def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrained
 
     try:
         with warnings.catch_warnings():
-            # Missing weights are found below.
+            # Missing weights are reported below.
             warnings.filterwarnings("ignore", "Found missing adapter keys", UserWarning)
             # peft 0.21 uses an older name of transformers 5.
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
             adapted = PeftModel.from_pretrained(model, str(folder))
         saved = load_peft_weights(str(folder), device="cpu")
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise misfit(_in_a_line(error)) from None
-    # By default peft would look on the hub whether embeddings were resized.
-    own = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
-    lost = (own - set(saved)) | (set(saved) - own - set(adapted.state_dict()))
-    if lost:
-        raise misfit(f"{len(lost)} weights have no counterpart")
-    result: Any = adapted  # it generates as the model that it wraps, but is no subclass of it
+        raise misfit(_one_line(error)) from None
+    # By default peft would ask the hub whether embeddings were resized.
+    expected = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    unmatched = (expected - set(saved)) | (set(saved) - expected - set(adapted.state_dict()))
+    if unmatched:
+        raise misfit(f"{len(unmatched)} weights have no counterpart")
+    result: Any = adapted  # it generates like the model that it wraps, without subclassing it
     return result
 
 
-def _in_a_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__

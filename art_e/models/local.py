@@ -21,15 +21,15 @@ from transformers import GenerationConfig
 
 from art_e.message import ChatMessage
 from art_e.models import base
-from art_e.models.checkpoint import of_training
+from art_e.models.checkpoint import resolve_checkpoint
 from art_e.models.loading import Checkpoint, load_checkpoint
 from art_e.models.prices import Budget, price_of
-from art_e.models.tool_formats import NOT_THINKING, as_written, call_form, parse_reply
+from art_e.models.tool_formats import NOT_THINKING, call_form, parse_reply, render_calls
 from art_e.text import digest
 
 
 class Generated(NamedTuple):
-    """New tokens without the turn's end, which `tokens` counts, and their batch's seconds."""
+    """New tokens without the end of the turn, their number with it, and the batch's seconds."""
 
     ids: list[int]
     tokens: int
@@ -40,7 +40,7 @@ class Generated(NamedTuple):
 class _Request:
     ids: Sequence[int]
     limit: int
-    answer: "Future[Generated]"  # cancelled once its caller no longer waits for it
+    answer: "Future[Generated]"  # cancelled once the caller no longer waits
 
 
 class BatchedGenerator:
@@ -50,17 +50,17 @@ class BatchedGenerator:
         self._checkpoint = checkpoint
         self._size = size
         self._config = _generation_config(checkpoint, temperature)
-        # Callers add to it while the worker takes from it, which a deque allows.
+        # A deque, because callers append while the worker pops.
         self._waiting: deque[_Request] = deque()
-        # One thread: the model must not generate twice at once.
+        # One thread, because the model can't run two generations at once.
         self._worker = ThreadPoolExecutor(1, "art-e-generate")
 
     async def generate(self, ids: Sequence[int], limit: int) -> Generated:
-        """Return at most `limit` tokens that follow `ids`. Raises the model's exceptions."""
+        """Generate at most `limit` tokens after `ids`. Raises the model's exceptions."""
         request = _Request(ids, limit, Future())
         self._waiting.append(request)
         try:
-            await asyncio.sleep(0)  # let other ready callers join the batch first
+            await asyncio.sleep(0)  # let other ready callers join the batch
             self._worker.submit(self._next_batch)
             return await asyncio.wrap_future(request.answer)
         finally:
@@ -92,7 +92,7 @@ class BatchedGenerator:
         config.max_new_tokens = max(each.limit for each in batch)
 
         def all_cancelled(ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
-            """Called after each token: it stops a generation after Ctrl-C."""
+            """Stop the generation if nobody waits for it; called after each token."""
             stop = all(each.answer.cancelled() for each in batch)
             return torch.full((ids.shape[0],), stop, device=ids.device, dtype=torch.bool)
 
@@ -106,15 +106,15 @@ class BatchedGenerator:
             )
         seconds = time.perf_counter() - started
         answers = []
-        for each, row in zip(batch, output[:, inputs.size(1) :].tolist(), strict=True):
-            ids, stops = row[: each.limit], checkpoint.stop_ids
+        for request, row in zip(batch, output[:, inputs.size(1) :].tolist(), strict=True):
+            ids, stops = row[: request.limit], checkpoint.stop_ids
             end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
             answers.append(Generated(ids[:end], min(end + 1, len(ids)), seconds))
         return answers
 
 
 def _generation_config(checkpoint: Checkpoint, temperature: float) -> GenerationConfig:
-    """Return the configuration with temperature alone: a penalty would punish copying mail."""
+    """Return the configuration with only a temperature: a penalty would punish copying mail."""
     config = copy.deepcopy(checkpoint.generation_config)
     config.do_sample = temperature > 0
     config.temperature = temperature if config.do_sample else 1.0
@@ -129,12 +129,12 @@ def _generation_config(checkpoint: Checkpoint, temperature: float) -> Generation
 
 
 class LocalPolicy:
-    """Generates with the checkpoint and adapter of `path_and_adapter`, or a training run's best,
-    greedily without a `temperature`. Raises `UserError` without a usable checkpoint or a price."""
+    """Generates with the checkpoint and adapter of `path_and_adapter`, greedily by default. Raises
+    `UserError` without a usable checkpoint, and for a cost limit without a price."""
 
     def __init__(self, path_and_adapter: str, options: base.ModelOptions) -> None:
         self.model = base.LOCAL_PREFIX + path_and_adapter
-        self._path, self._adapter = of_training(path_and_adapter)
+        self._path, self._adapter = resolve_checkpoint(path_and_adapter)
         self._max_output_tokens = options.max_output_tokens or base.MAX_OUTPUT_TOKENS
         self._price = price_of(self.model)
         self._budget = Budget(options.max_cost_usd, self._price, self.model)
@@ -145,7 +145,6 @@ class LocalPolicy:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What an answer depends on besides the messages."""
         template = self._checkpoint.tokenizer.chat_template
         return {
             "path": self._path,
@@ -160,8 +159,8 @@ class LocalPolicy:
     async def act(
         self, messages: list[ChatMessage], tools: list[dict[str, Any]]
     ) -> base.PolicyStep:
-        """Return the model's next message; `seconds` are its batch's. Raises `PolicyError`: context
-        (the conversation is too long), model (out of memory or another failure), budget."""
+        """Return the model's next message; `seconds` are the batch's. Raises `PolicyError` of the
+        kinds context (too long a conversation), model (such as out of memory), budget."""
         ids, context = self._prompt(messages, tools), self._checkpoint.context
         limit = min(self._max_output_tokens, context - len(ids))
         if limit < 1:
@@ -185,7 +184,7 @@ class LocalPolicy:
     def _prompt(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[int]:
         tokenizer = self._checkpoint.tokenizer
         text = tokenizer.apply_chat_template(
-            as_written(messages, self._form),
+            render_calls(messages, self._form),
             tools=list[Any](tools),
             add_generation_prompt=True,
             tokenize=False,

@@ -1,4 +1,4 @@
-"""What a `--model` name stands for, and the policy that it gives.
+"""Models by the names that `--model` takes, and their policies.
 
 offline                          no model
 local:PATH-or-hub-id[+ADAPTER]   transformers in this process
@@ -19,8 +19,8 @@ from art_e.privacy import load_env
 
 
 def full_name(name: str) -> str:
-    """The full name of a short one, or of one as its provider or a server on this machine has it
-    (claude-sonnet-5-5, qwen3:14b), whose address it sets; any other name unchanged."""
+    """Return the full name of a short name, or of a provider's or local server's own name
+    (claude-sonnet-5-5, qwen3:14b), and set the server's address; others stay unchanged."""
     if name in providers.SHORT_NAMES or "/" in name or kind_of(name) != "hosted":
         return providers.SHORT_NAMES.get(name, name)
     listed = providers.listed_models()
@@ -37,7 +37,7 @@ def full_name(name: str) -> str:
 
 
 def default_model() -> str:
-    """The model of commands that name none: that of `art-e config`, else offline."""
+    """Return the model of commands without `--model`: that of `art-e config`, else offline."""
     return setting("model") or OFFLINE
 
 
@@ -49,7 +49,7 @@ class Model:
 
     @property
     def host(self) -> str | None:
-        """The host that receives mail text (None: no host), or `UserError` if it is not known."""
+        """The host that receives mail text, None without one. Raises `UserError` if unknown."""
         return providers.receiving_host(self.name) if kind_of(self.name) == "hosted" else None
 
     @property
@@ -59,7 +59,7 @@ class Model:
 
     @property
     def notice(self) -> str | None:
-        """One line on where mail text goes; None if it stays in this process."""
+        """A line that says where mail text goes; None if it stays in this process."""
         host = self.host
         if host is None:
             return None
@@ -70,14 +70,14 @@ class Model:
 
     @property
     def self_hosted(self) -> bool:
-        """Whether it runs on the user's own hardware, here or elsewhere."""
+        """True if the model runs on the user's own hardware, here or elsewhere."""
         host = self.host
         if self.name == OFFLINE or host == providers.OLLAMA_HOST:
             return False
         return not self.leaves_machine or self.name.partition("/")[0] in providers.SELF_HOSTED
 
     def policy(self, options: ModelOptions | None = None) -> Policy:
-        """The policy, ready to be called. Raises `UserError` for a model that can't be used."""
+        """Return the policy, ready to be called. Raises `UserError` if the model can't be used."""
         chosen = options or ModelOptions()
         if self.name == OFFLINE:
             return OfflinePolicy()
@@ -86,19 +86,19 @@ class Model:
             from art_e.models.local import LocalPolicy
 
             return LocalPolicy(self.name.removeprefix(LOCAL_PREFIX), chosen)
-        from art_e.models.hosted import LitellmPolicy  # without a model, a third of all imports
+        from art_e.models.hosted import LitellmPolicy  # a third of the import time
 
         return LitellmPolicy(self.name, chosen)
 
 
-# ---- Models at hand: those of servers on this machine, and by a key.
+# ---- Models to suggest: those of servers on this machine, and those with a key.
 
-_TIMEOUT_S = 0.5  # a server here answers at once, if there is one
+_TIMEOUT_S = 0.5  # a server on this machine answers at once
 _MAX_MODELS = 20  # of a server
 
 
-class Nearby(NamedTuple):
-    """A server on this machine: its program, address, list of models, and our provider for it."""
+class LocalServer(NamedTuple):
+    """A server on this machine: program, address, path of its model list, and our provider."""
 
     program: str
     address: str
@@ -106,11 +106,11 @@ class Nearby(NamedTuple):
     provider: str
 
 
-SERVERS = tuple(Nearby(program, **row) for program, row in providers.TABLES["servers"].items())
+SERVERS = tuple(LocalServer(program, **row) for program, row in providers.TABLES["servers"].items())
 
 
-class Near(NamedTuple):
-    """A model that could be asked, why, and what to set before: a variable and its value."""
+class Suggestion(NamedTuple):
+    """A model that could be asked, why, and the variable to set first, with its value."""
 
     model: str
     why: str
@@ -119,29 +119,29 @@ class Near(NamedTuple):
 
     @property
     def export(self) -> str:
-        """The command that sets it; "" if nothing is to be set."""
+        """The command that sets the variable; "" without one."""
         return f"export {self.variable}={self.value}" if self.variable else ""
 
 
-def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
-    """Return the models at hand, those that keep mail on this machine first."""
+def suggest_models(servers: Sequence[LocalServer] = SERVERS) -> list[Suggestion]:
+    """Return models that could be asked, those that keep mail on this machine first."""
     load_env()
     keys = ((row, next(filter(os.environ.get, row.variables), None)) for row in providers.PROPOSED)
-    by_key = [Near(row.model, f"{name} is set") for row, name in keys if name]
-    # Two programs may stand for the one server that a variable names.
+    by_key = [Suggestion(row.model, f"{name} is set") for row, name in keys if name]
+    # A variable may set the address of two programs' servers to the same one.
     served = {near.model: near for server in servers for near in _served(server)}
     return [*served.values(), *by_key]
 
 
-def _served(server: Nearby) -> Iterator[Near]:
+def _served(server: LocalServer) -> Iterator[Suggestion]:
     import httpx
 
-    own = providers.set_address(server.provider)
-    host = own and providers.receiving_host(f"{server.provider}/any")
+    configured = providers.set_address(server.provider)
+    host = configured and providers.receiving_host(f"{server.provider}/any")
     here = host and providers.on_this_machine(host)
-    address = own.removesuffix("/v1") if own and here else server.address
+    address = configured.removesuffix("/v1") if configured and here else server.address
     try:
-        # No proxy: what listens here is asked here.
+        # A local server is called without a proxy.
         with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
             listed: Any = client.get(f"{address}{server.path}").raise_for_status().json()
         rows = listed["models" if server.path == "/api/tags" else "data"]
@@ -149,7 +149,7 @@ def _served(server: Nearby) -> Iterator[Near]:
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return
     known = providers.PROVIDERS[server.provider]
-    needed = own is None and known.default is None
+    needed = configured is None and known.default is None
     export = (known.variables[0], f"{address}/v1") if needed else ("", "")
     for name in names:
-        yield Near(f"{server.provider}/{name}", f"{server.program} listens here", *export)
+        yield Suggestion(f"{server.provider}/{name}", f"{server.program} listens here", *export)

@@ -1,4 +1,4 @@
-"""Models by their names: where each is, which client calls it, what it accepts, when it ends.
+"""Hosted models by name: the host, the client that calls it, its capabilities, its end of life.
 
 litellm's list has thousands of models, prices and most dates; `providers.toml` adds what it lacks.
 """
@@ -28,9 +28,9 @@ TABLES = toml_table(__package__, "providers.toml")
 
 @cache
 def load_litellm() -> Any:
-    """Return the module litellm, silent, and offline except for the calls that we make. No other
-    code imports it: it takes three seconds of CPU time. By default it fetches its price list over
-    HTTP, reads `.env`, prints hints and logs requests."""
+    """Return the module litellm, silent, and offline except for our calls. By default it fetches
+    its price list over HTTP, reads `.env`, prints hints and logs requests. Only this function
+    imports it, because that takes three seconds of CPU time."""
     os.environ.update(TABLES["litellm_environment"])
     loopback_directly()
     import litellm
@@ -49,7 +49,7 @@ def load_litellm() -> Any:
 
 @cache
 def listed_models() -> dict[str, dict[str, Any]]:
-    """litellm's list of models with prices and capabilities, by name, read without litellm."""
+    """Return litellm's list of models with prices and capabilities, by name, without litellm."""
     package = importlib.util.find_spec("litellm")
     assert package is not None and package.origin is not None
     path = Path(package.origin).with_name("model_prices_and_context_window_backup.json")
@@ -57,30 +57,30 @@ def listed_models() -> dict[str, dict[str, Any]]:
 
 
 def listed_model(model: str) -> dict[str, Any]:
-    """The entry of a model in litellm's list, with or without its provider; empty: not listed."""
+    """Return a model's entry in litellm's list, with or without its provider, or an empty one."""
     listed = listed_models()
     return listed.get(model) or listed.get(model.partition("/")[2]) or {}
 
 
-# ---- Where a model is.
+# ---- Hosts.
 
 
-Door = Literal["openai", "ollama", "litellm"]
+ClientKind = Literal["openai", "ollama", "litellm"]
 
 
 class Provider(NamedTuple):
-    """A provider, as `providers.toml` describes it."""
+    """A row of [providers] in `providers.toml`."""
 
     variables: Sequence[str] = ()
     default: str | None = None
     keys: Sequence[str] = ()
-    door: Door = "litellm"
+    client: ClientKind = "litellm"
 
 
 PROVIDERS = {name: Provider(**row) for name, row in TABLES["providers"].items()}
 # Providers whose models run on the user's own hardware.
 SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
-_OLLAMA_CLOUD = ("-cloud", ":cloud")  # Ollama forwards these to its makers' servers
+_OLLAMA_CLOUD = ("-cloud", ":cloud")  # Ollama forwards these to ollama.com
 OLLAMA_HOST = "ollama.com"
 
 
@@ -94,24 +94,24 @@ def provider_of(model: str) -> str:
     raise UserError(f"unknown model {model!r}; use {names}")
 
 
-def door_of(model: str) -> Door:
+def client_of(model: str) -> ClientKind:
     """Return the client that calls a model."""
-    return PROVIDERS.get(model.partition("/")[0], Provider()).door
+    return PROVIDERS.get(model.partition("/")[0], Provider()).client
 
 
 def set_address(provider: str) -> str | None:
-    """Return the provider's address that the environment sets, or None."""
+    """Return the provider's address in the environment, or None."""
     variables = PROVIDERS.get(provider, Provider()).variables
     return next(filter(None, map(os.environ.get, variables)), None)
 
 
 def address_of(provider: str) -> str | None:
-    """Return the provider's address from the environment, else its own."""
+    """Return the provider's address in the environment, else its default."""
     return set_address(provider) or PROVIDERS.get(provider, Provider()).default
 
 
 def receiving_host(model: str) -> str:
-    """Return the host (and port) that receives what a hosted model is sent, or `UserError`."""
+    """Return the host (and port) that calls of a hosted model go to. Raises `UserError`."""
     load_env()
     provider = provider_of(model)
     address = address_of(provider)
@@ -147,30 +147,30 @@ def _host_of(address: str, model: str) -> str:
     except ValueError:
         name = None
     if not name:
-        raise UserError(f"the address set for {model} is no URL; write http://HOST:PORT/v1")
-    shown = f"[{name}]" if ":" in name else name
-    if on_this_machine(shown):
+        raise UserError(f"the address set for {model} is not a URL; write http://HOST:PORT/v1")
+    host = f"[{name}]" if ":" in name else name
+    if on_this_machine(host):
         loopback_directly(name)
-    return shown if port is None else f"{shown}:{port}"
+    return host if port is None else f"{host}:{port}"
 
 
-# ---- What a model accepts: litellm's list, then our own rules, then what the provider says.
+# ---- Capabilities: by litellm's list, then our own rules, then the provider's errors.
 
-# OpenAI's that reason: no temperature, and another name for the limit of the output.
+# OpenAI's reasoning models: no temperature, and another name for the output limit.
 _REASONS = re.compile(r"o\d|gpt-([5-9]|\d\d)(?!-chat)")
-# These take tools only through OpenAI's Responses while they reason (github.com/BerriAI/litellm
-# issue 34569, community.openai.com/t/1386454).
+# While they reason, these accept tools only through OpenAI's Responses API
+# (github.com/BerriAI/litellm issue 34569, community.openai.com/t/1386454).
 _BY_RESPONSES = re.compile(r"gpt-(5\.[6-9]|[6-9]|\d\d)")
 # Google: "remove sampling parameters from all requests" from Gemini 3 on.
 _GEMINI_3 = re.compile(r"gemini-([3-9]|\d\d)")
 
 
 @dataclass(frozen=True, slots=True)
-class Accepts:
-    """What a model accepts. `reasons`: it may think before it answers, within its output.
-    `tool_choice` is the strongest form, `max_tokens` the name of the limit of its output,
-    `system_role` the role of the system prompt. `responses`: tools only through OpenAI's Responses,
-    unless the effort is "none". `schema`: it can be held to a JSON schema."""
+class Capabilities:
+    """The parameters that a model accepts. `reasons`: its output may start with reasoning.
+    `tool_choice`: the strongest form. `max_tokens`: the name of the output limit. `system_role`:
+    the role of the system prompt. `responses`: tools only through OpenAI's Responses API, unless
+    the effort is "none". `schema`: it supports JSON schemas."""
 
     tools: bool = True
     reasons: bool = False
@@ -183,12 +183,12 @@ class Accepts:
     schema: bool = True
 
     @property
-    def most_tokens(self) -> int:
+    def output_limit(self) -> int:
         return MAX_REASONING_TOKENS if self.reasons else MAX_OUTPUT_TOKENS
 
 
-def accepts(model: str) -> Accepts:
-    """Return what `model` is known to accept. Raises `UserError` for an unknown or keyless one."""
+def capabilities(model: str) -> Capabilities:
+    """Return a model's known capabilities. Raises `UserError` if it is unknown or has no key."""
     load_env()
     provider, name = provider_of(model), model.partition("/")[2]
     keys = PROVIDERS[provider].keys if provider in PROVIDERS else _keys_of(model)
@@ -197,24 +197,23 @@ def accepts(model: str) -> Accepts:
     entry, openai = listed_model(model), provider == "openai"
 
     def listed(capability: str) -> bool:
-        """Whether the list does not deny it."""
         return entry.get(f"supports_{capability}") is not False
 
     as_openai = provider in ("openai", "azure") and _REASONS.match(name) is not None
     reasons = as_openai or entry.get("supports_reasoning") is True
     choice: Literal["required", "auto"] | None = None
     if listed("function_calling") and not provider.startswith("ollama"):
-        # A self-hosted server may enforce "required" with a grammar other than the form that the
-        # model was trained to write; dashscope documents "auto" alone.
+        # A self-hosted server may enforce "required" with a grammar that differs from the form that
+        # the model was trained on; dashscope documents only "auto".
         forced = entry.get("supports_tool_choice") and listed("forced_tool_use")
         choice = "required" if forced and provider != "dashscope" else "auto"
     gemini_3 = provider == "gemini" and _GEMINI_3.match(name) is not None
-    return Accepts(
+    return Capabilities(
         tools=listed("function_calling"),
         reasons=reasons,
         tool_choice=choice,
         temperature=not (as_openai or gemini_3) and listed("sampling_params"),
-        # A Claude that is told to think accepts no forced call; servers of one's own tell.
+        # Claude rejects forced calls while it reasons; self-hosted servers return an error.
         reasoning_effort=(reasons and "claude" not in name)
         or (not entry and provider in ("openai", "hosted_vllm")),
         max_tokens="max_completion_tokens" if as_openai else "max_tokens",
@@ -225,14 +224,14 @@ def accepts(model: str) -> Accepts:
 
 
 def _keys_of(model: str) -> list[str]:
-    """Return the keys that are missing for a model of a provider that only litellm knows."""
+    """Return the missing keys of a model whose provider only litellm knows."""
     missing = list(load_litellm().validate_environment(model)["missing_keys"])
     # Other settings have other sources (a cloud's profile, a default address).
     return missing if all(each.endswith("_API_KEY") for each in missing) else []
 
 
-# What a provider's refusal of a parameter says, the field that it is about, and what replaces its
-# value: something weaker, so that corrections come to an end.
+# The pattern of a provider's error about a parameter, the field to change, and its next values,
+# which only get weaker, so that corrections end.
 _CORRECTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
     (r"/v1/responses", "responses", {False: True}),
     (r"use '?max_completion_tokens", "max_tokens", {"max_tokens": "max_completion_tokens"}),
@@ -244,8 +243,8 @@ _CORRECTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
 )
 
 
-def corrected(now: Accepts, refusal: str) -> tuple[Accepts, str] | None:
-    """Return what a model accepts by its provider's `refusal`, and which field changes, if any."""
+def corrected(now: Capabilities, refusal: str) -> tuple[Capabilities, str] | None:
+    """Correct capabilities by a provider's `refusal`; return the changed field too, or None."""
     for pattern, field, weaker in _CORRECTIONS:
         value = getattr(now, field)
         if value in weaker and re.search(pattern, refusal, re.IGNORECASE):
@@ -253,11 +252,11 @@ def corrected(now: Accepts, refusal: str) -> tuple[Accepts, str] | None:
     return None
 
 
-# ---- When it ends, by `providers.toml` or else by litellm's list.
+# ---- End of life, by `providers.toml` or else by litellm's list.
 
 
 class Known(NamedTuple):
-    """A model that `providers.toml` describes."""
+    """A row of [known] in `providers.toml`."""
 
     model: str
     short: str = ""
@@ -267,14 +266,14 @@ class Known(NamedTuple):
 
 
 KNOWN = {name: Known(name, **row) for name, row in TABLES["known"].items()}
-# The baselines that results are compared with.
+# Short names, mostly of the baselines.
 SHORT_NAMES = {each.short: each.model for each in KNOWN.values() if each.short}
-PROPOSED = list(KNOWN.values())[:3]  # the ones to propose, the first whose key is set
+PROPOSED = list(KNOWN.values())[:3]  # models to suggest if their key is set
 _WARN_DAYS = 60
 
 
 def ending(model: str, today: dt.date | None = None) -> str | None:
-    """One line, with what follows it, if the model has ended or ends within 60 days; or None."""
+    """Return a line with the successor if the model ended or ends within 60 days; else None."""
     row = KNOWN.get(model, Known(model))
     last = row.ends or listed_model(model).get("deprecation_date")
     if not last:

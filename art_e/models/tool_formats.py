@@ -1,9 +1,9 @@
-"""Tool calls as text, both ways: in Qwen's forms, and as JSON for models without tool calls.
+"""Writing and parsing tool calls as text: in Qwen's forms, and as JSON for models without tools.
 
-Trajectories keep the OpenAI form. Qwen's forms are those of its chat templates: JSON up to Qwen3,
+Trajectories store the OpenAI form. Qwen's forms are those of its chat templates: JSON up to Qwen3,
 and since Qwen3.5 `<function=NAME>` with a `<parameter=NAME>` for each argument. For a model without
 tool calls, `prompts/text_calls.txt` describes the tools: a call is `{"name": TOOL, "arguments":
-{...}}`; a message may hold several, alone, in a list, in code fences, and with prose around them.
+{...}}`; a message may have several, alone, in a list, in code fences, and with prose around them.
 """
 
 import json
@@ -19,17 +19,17 @@ from art_e.text import prompt_text
 # Qwen's forms.
 
 CallForm = Literal["json", "xml"]
-# To a chat template: the model writes no thoughts, as it is trained.
+# For a chat template: the model does not think, as in training.
 NOT_THINKING: dict[str, Any] = {"enable_thinking": False}
 _ENDS = r"<\|im_end\|>|<\|endoftext\|>"
-# A call in the right form, whose arguments follow; or any other object with a name, which counts as
-# arguments as a whole. A match takes white space from its start, so that none is scanned twice.
+# A call in the right form, followed by its arguments; or any other object with a name, which counts
+# as the arguments. A match consumes leading white space, so that it is scanned only once.
 _OPEN = (
     r"(?<!\s)\s*+<tool_call>\s*\{\s*"
     r'(?=(?:(?!</tool_call>).)*?"name"\s*:\s*"(?P<name>[^"\\]+)")'
     r'(?:"name"\s*:\s*"[^"\\]+"\s*,\s*"arguments"\s*:\s*)?'
 )
-_BRACE = re.compile(r"\s*+\}")  # a reply that was cut off has no end mark
+_BRACE = re.compile(r"\s*+\}")  # a truncated reply has no end mark
 _CLOSE = rf"(?:\}}\s*+|(?<!\s)\s++|)(?:</tool_call>|(?={_ENDS})|\Z)"
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 
@@ -44,21 +44,21 @@ _AFTER = {
 
 
 def parse_reply(text: str, turn: int) -> AssistantMessage:
-    """The text and calls of what a model wrote as its message number `turn`."""
+    """Parse the text that a model wrote as its message number `turn`, with its calls."""
     prose: list[str] = []
     calls: list[ToolCall] = []
     place = 0
-    while (found := _FIRST.search(text, place)) is not None:
-        prose.append(text[place : found.start()])
-        place = found.end()
-        if kind := found.lastgroup:  # none where the message ends
+    while (mark := _FIRST.search(text, place)) is not None:
+        prose.append(text[place : mark.start()])
+        place = mark.end()
+        if kind := mark.lastgroup:  # an end mark has no group
             begin = _value_end(text, place) if kind == "call" else place
             closed = _AFTER[kind].search(text, begin)
             inside, rest = (len(text),) * 2 if closed is None else closed.span()
             if kind != "thought":
-                name, arguments = found["name"], text[place:inside]
+                name, arguments = mark["name"], text[place:inside]
                 if kind == "xml":
-                    name, arguments = found["function"], _arguments(arguments)
+                    name, arguments = mark["function"], _arguments(arguments)
                 calls.append(ToolCall(f"call_{turn}_{len(calls)}", name, arguments))
             place = rest
     prose.append(text[place:])
@@ -66,8 +66,8 @@ def parse_reply(text: str, turn: int) -> AssistantMessage:
 
 
 def _value_end(text: str, start: int) -> int:
-    """Return where the arguments end that begin at `start`, for a string in them may hold the mark
-    that ends a call; `start` if they are no JSON before the call's own brace."""
+    """Return the end of the JSON arguments at `start`: a string in them may contain the mark that
+    ends a call. Return `start` if they are not JSON, followed by the call's brace."""
     try:
         end = _decoder.raw_decode(text, start)[1]
     except (ValueError, RecursionError):
@@ -76,8 +76,8 @@ def _value_end(text: str, start: int) -> int:
 
 
 def _arguments(written: str) -> str:
-    """Return the parameters of a call as a JSON object. JSON lists, objects and null are read;
-    other values are text, which the tools take as numbers if they need one."""
+    """Return the parameters of a call as a JSON object. JSON lists, objects and null are parsed;
+    other values stay text, which the tools convert to numbers if needed."""
     values: dict[str, Any] = {}
     for parameter in _PARAMETER.finditer(written):
         value = _as_json(parameter["value"])
@@ -93,21 +93,21 @@ def _as_json(text: str) -> Any:
         return text
 
 
-def as_written(messages: Iterable[ChatMessage], form: CallForm = "json") -> list[ChatMessage]:
-    """The conversation with the model's calls as its own text, for a chat template."""
+def render_calls(messages: Iterable[ChatMessage], form: CallForm = "json") -> list[ChatMessage]:
+    """Return the conversation with the model's calls as text, for a chat template."""
     written = []
     for message in messages:
         functions = [each["function"] for each in message.get("tool_calls") or ()]
         calls = [ToolCall("", each["name"], each["arguments"]) for each in functions]
-        texts = [message.get("content"), *(written_call(each, form) for each in calls)]
-        said = {"role": "assistant", "content": "\n".join(filter(None, texts))}
-        written.append(said if calls else message)
+        texts = [message.get("content"), *(format_call(each, form) for each in calls)]
+        rendered = {"role": "assistant", "content": "\n".join(filter(None, texts))}
+        written.append(rendered if calls else message)
     return written
 
 
 def call_form(tokenizer: Any) -> CallForm:
-    """Return how the tokenizer's chat template writes calls, spaces aside. Raises `ValueError` for
-    another form than Qwen's two, and jinja2's `TemplateError` if the template can't be used."""
+    """Return the form in which the tokenizer's chat template writes calls, ignoring spaces. Raises
+    `ValueError` if it is not Qwen's, and jinja2's `TemplateError` if the template is invalid."""
     # Templates expect a call's arguments as an object.
     function = {"name": _PROBE.name, "arguments": _PROBE.parsed}
     calls = [{"id": _PROBE.id, "type": "function", "function": function}]
@@ -118,13 +118,13 @@ def call_form(tokenizer: Any) -> CallForm:
     rendered = tokenizer.apply_chat_template(conversation, tokenize=False, **NOT_THINKING)
     forms: tuple[CallForm, ...] = ("json", "xml")
     for form in forms:
-        if written_call(_PROBE, form).replace(" ", "") in str(rendered).replace(" ", ""):
+        if format_call(_PROBE, form).replace(" ", "") in str(rendered).replace(" ", ""):
             return form
-    raise ValueError("none of Qwen's forms")
+    raise ValueError("not one of Qwen's forms")
 
 
-def written_call(call: ToolCall, form: CallForm = "json") -> str:
-    """One call as text; one whose arguments are no object is JSON in both forms."""
+def format_call(call: ToolCall, form: CallForm = "json") -> str:
+    """Return a call as text; a call whose arguments are not an object is JSON in both forms."""
     arguments = call.parsed if form == "xml" else None
     inside = f'{{"name": "{call.name}", "arguments": {call.arguments}}}'
     if isinstance(arguments, dict):
@@ -136,30 +136,30 @@ def written_call(call: ToolCall, form: CallForm = "json") -> str:
     return f"<tool_call>\n{inside}\n</tool_call>"
 
 
-# The argument `answer` of a call in any form, as far as it is written, whole escapes alone.
+# The argument `answer` of an unfinished call in any form, up to the last complete escape.
 _ANSWER = re.compile(r'"answer"\s*:\s*"((?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})+)')
 
 
-def answer_so_far(written: str) -> str | None:
-    """What the final answer says in a call that is being written; None before it says anything."""
-    found = _ANSWER.search(written)
+def partial_answer(partial_call: str) -> str | None:
+    """Return the final answer so far in a call that is still being written, or None."""
+    answer = _ANSWER.search(partial_call)
     try:
-        return None if found is None else str(json.loads(f'"{found[1]}"', strict=False))
+        return None if answer is None else str(json.loads(f'"{answer[1]}"', strict=False))
     except ValueError:  # an escape that JSON doesn't have
         return None
 
 
 # JSON in the text.
 
-_MOST_TRIED = 500  # brackets of a text; each may be read to the end before it is no JSON
+_MAX_BRACKETS = 500  # tried in a text, because each may be parsed to the end before it fails
 _OPENING = re.compile(r"[\[{]")
 _FENCE = re.compile(r"^\s{0,99}```\w*\s*$", re.MULTILINE)
 _decoder = json.JSONDecoder()
 
 
-def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:
-    """Return the conversation for a model without tool calls, with the tools described and their
-    answers as user messages, which become one if they follow each other."""
+def to_text_messages(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:
+    """Return the conversation for a model without tool calls: the system prompt describes the
+    tools, and their results are user messages, merged if they are adjacent."""
     schemas = "\n".join(compact_json(tool["function"]) for tool in tools)
     description = Template(prompt_text("art_e", "text_calls")).substitute(tools=schemas).strip()
     sent: list[ChatMessage] = []
@@ -186,11 +186,11 @@ def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[Ch
 
 
 def parse_text(text: str, turn: int) -> AssistantMessage:
-    """Return the message that a model wrote as text, its message number `turn`, with the calls."""
+    """Parse the text that a model wrote as its message number `turn`, with calls in JSON."""
     calls: list[ToolCall] = []
     prose: list[str] = []
     start = position = 0
-    for _ in range(_MOST_TRIED):
+    for _ in range(_MAX_BRACKETS):
         bracket = _OPENING.search(text, position)
         if bracket is None:
             break
@@ -199,9 +199,9 @@ def parse_text(text: str, turn: int) -> AssistantMessage:
         except (ValueError, RecursionError):
             position = bracket.end()
             continue
-        found = _calls_of(value)
-        if found:
-            calls += found
+        calls_here = _calls_of(value)
+        if calls_here:
+            calls += calls_here
             prose.append(text[start : bracket.start()])
             start = end
         position = end
@@ -214,13 +214,13 @@ def parse_text(text: str, turn: int) -> AssistantMessage:
 
 def _calls_of(value: Any) -> list[ToolCall]:
     if isinstance(value, list):
-        found = [_calls_of(each) for each in value if isinstance(each, dict)]
-        return [each for calls in found for each in calls] if all(found) else []
+        parts = [_calls_of(each) for each in value if isinstance(each, dict)]
+        return [call for calls in parts for call in calls] if all(parts) else []
     if not isinstance(value, dict) or "arguments" not in value:
         return []
     name, arguments = value.get("name"), value["arguments"]
     if not isinstance(name, str):
         return []
-    # Some models write the arguments as text, as the API does; the episode checks either.
+    # Some models write the arguments as text, as the API does; the episode validates both.
     text = arguments if isinstance(arguments, str) else compact_json(arguments)
     return [ToolCall("", name, text)]

@@ -47,7 +47,7 @@ from art_e.inbox.mail import AttachedFile, Email
 from art_e.inbox.query import OPERATORS
 from art_e.inbox.tokenizer import search_words
 from art_e.message import ChatMessage
-from art_e.models.base import LASTING, OFFLINE, Policy, PolicyStep
+from art_e.models.base import OFFLINE, PERMANENT, Policy, PolicyStep
 from art_e.models.model import Model, default_model
 from art_e.passages import informative_words
 from art_e.privacy import redact
@@ -241,7 +241,7 @@ class Desk:
             "run": run.id,
             "talk": run.config.get("conversation") or run.id,
             "reason": redact(failure or answered.reason),
-            "lasting": (trajectory.error or {}).get("kind") in LASTING,
+            "lasting": (trajectory.error or {}).get("kind") in PERMANENT,
             "sources": [_shown_source(answered, each) for each in answered.mails],
             "took": answered.cost_line,
             "rated": rating and {"rating": rating.rating, "right": rating.right_answer or ""},

@@ -122,12 +122,12 @@ def test_a_redirect_is_refused_with_both_hosts(model: str, monkeypatch: pytest.M
             asked.clear()
             with pytest.raises(PolicyError) as error:
                 act(LitellmPolicy(model, ModelOptions(), QUICK))
-            assert f"{model}: {hosts[0]} sends the call on to {hosts[1]}, and" in str(error.value)
+            assert f"{model}: {hosts[0]} redirects the call to {hosts[1]}, and" in str(error.value)
             assert (error.value.kind, error.value.retries) == ("redirect", 0)
             assert len(asked) == 1
         if model.startswith("openai"):
             streamed = ModelOptions(on_answer=lambda _: None)
-            with pytest.raises(PolicyError, match="no redirect is followed"):
+            with pytest.raises(PolicyError, match="redirects are not followed"):
                 act(LitellmPolicy(model, streamed, QUICK))
     assert trapped == []
 

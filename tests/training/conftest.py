@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.models.tool_formats import as_written
+from art_e.models.tool_formats import render_calls
 from art_e.tools import schemas
 from tests.builders import BOB, QUESTION, once
 from tests.tiny_qwen import END, make_tokenizer, stock_template
@@ -56,7 +56,7 @@ def tokens(tokenizer: Qwen2Tokenizer) -> ChatTokens:
 
 
 def written(message: AssistantMessage) -> str:
-    [chat] = as_written([message.to_chat()])
+    [chat] = render_calls([message.to_chat()])
     return str(chat["content"])
 
 
@@ -64,7 +64,7 @@ def whole(tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage]) -
     """The conversation to the end of the model's last turn, rendered and encoded at once."""
     last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
     text = tokenizer.apply_chat_template(
-        as_written(messages[: last + 1]), tools=list[Any](schemas()), tokenize=False
+        render_calls(messages[: last + 1]), tools=list[Any](schemas()), tokenize=False
     )
     return list(tokenizer.encode(str(text), add_special_tokens=False))
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from art_e.models.tool_formats import as_written
+from art_e.models.tool_formats import render_calls
 from art_e.tools import schemas
 from tests.builders import answer, message
 from tests.tiny_qwen import example, make_model, make_tokenizer, overfit, rendered, save
@@ -34,7 +34,7 @@ def make_base(folder: Path, hidden: int = 64) -> Path:
     plain = make_tokenizer([str(each["content"]) for one in messages for each in one])
     replies = [message(answer(each)).to_chat() for each in ("I don't know", "zebra")]
     frames = re.split(own, rendered(plain, messages[0][:1], schemas(lean=True)))
-    frames += [str(as_written([each])[0]["content"]) for each in replies]
+    frames += [str(render_calls([each])[0]["content"]) for each in replies]
     questions = [str(one[-1]["content"]) for one in messages]
     tokenizer = make_tokenizer(questions, phrases=frames, vocabulary=600)
     model = make_model(tokenizer, hidden=hidden, layers=2)

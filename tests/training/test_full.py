@@ -16,7 +16,7 @@ import trl
 from safetensors.torch import load_file
 from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 
-from art_e.models.checkpoint import meant_checkpoint
+from art_e.models.checkpoint import best_checkpoint_of
 from art_e.models.loading import load_checkpoint
 from art_e.runs import read_trajectories
 from tests import fake_vllm
@@ -139,7 +139,7 @@ def test_talk_24gb_in_four_bits(base: Path, tmp_path: Path) -> None:
     names = [name for name, each in start.model.named_parameters() if each.requires_grad]
     assert names and all("lora_" in name for name in names)
     # It serves beside the base in 16 bits as well.
-    assert load_checkpoint(str(base), str(meant_checkpoint(training.run.folder))).context
+    assert load_checkpoint(str(base), str(best_checkpoint_of(training.run.folder))).context
 
 
 @pytest.mark.usefixtures("vllm")

@@ -19,7 +19,7 @@ from accelerate.utils import DistributedType
 from torch.distributed.run import get_args_parser
 from trl.scripts import vllm_serve
 
-from art_e.models.checkpoint import room_for
+from art_e.models.checkpoint import vllm_rank
 from tests.builders import files_of, table
 from tests.documented import parse_art_e
 from tests.processes import wait_until
@@ -117,7 +117,7 @@ def test_vllm_server_starts_as_trl_would(machine: Machine, monkeypatch: pytest.M
     by_trl = vllm_serve.build_command(serving, ["--seed", "1"])
     assert line[:2] == by_trl[by_trl.index("serve") :][:2]
     expected = {each for each in options(by_trl) if each[0] != "--weight-transfer-config"}
-    rank = str(recipe.model.lora and room_for(recipe.model.lora))
+    rank = str(recipe.model.lora and vllm_rank(recipe.model.lora))
     own = {("--enable-lora", ""), ("--max-lora-rank", rank), ("--enable-prefix-caching", "")}
     assert options(line) == expected | own
 

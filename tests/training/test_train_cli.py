@@ -18,8 +18,8 @@ from transformers import AutoModelForCausalLM
 
 from art_e.episode import EpisodeForm
 from art_e.inbox.file import InboxFile
-from art_e.models.checkpoint import episode_form, meant_checkpoint
-from art_e.models.loading import load_checkpoint, load_tokenizer, reloads_the_same
+from art_e.models.checkpoint import best_checkpoint_of, episode_form
+from art_e.models.loading import autotokenizer_matches, load_checkpoint, load_tokenizer
 from art_e.question import Split, load_questions
 from art_e.runs import read_trajectories
 from data_pipeline.cli import read_sources
@@ -209,7 +209,7 @@ def test_a_merged_model_says_what_both_say(checkpoint: Path, adapter: Path, tmp_
     assert not torch.allclose(whole, bare, atol=1e-2)
     assert "adapter_config.json" not in files_of(out)
     # What servers make of it is the tokenizer that was saved.
-    assert reloads_the_same(out, load_tokenizer(out, "merged"))
+    assert autotokenizer_matches(out, load_tokenizer(out, "merged"))
 
 
 def test_a_merge_keeps_bits_and_tokenizer(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_what_can_not_be_merged(checkpoint: Path, adapter: Path, tmp_path: Path)
 
 def test_a_copy_keeps_its_form(art_e: Run, trained: Path, db: Path, tmp_path: Path) -> None:
     out, form = tmp_path / "shared", tiny.recipe().episode
-    shutil.copytree(meant_checkpoint(trained), out)
+    shutil.copytree(best_checkpoint_of(trained), out)
     assert episode_form(f"local:{trained}") == episode_form(str(out)) == form
     command = ("ask", "When does the lease end?", "--inbox", ANN, "--db", db, "--json")
     answered = json_of(art_e(*command, "--model", f"local:{out}"))

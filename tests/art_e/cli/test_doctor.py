@@ -12,7 +12,7 @@ import pytest
 from art_e.cli import doctor
 from art_e.config import SETTINGS
 from art_e.models import model as module
-from art_e.models.model import Near, Nearby, nearby
+from art_e.models.model import LocalServer, Suggestion, suggest_models
 from art_e.tools import schemas
 from tests.builders import WAIT_S, search, table_rows
 from tests.command_line import ANN, BOB, Run, json_of, the_error
@@ -120,7 +120,7 @@ def test_settings_apply(art_e: Run, owned_db: Path, home: Path, bare: pytest.Mon
 
 
 @pytest.fixture
-def servers() -> Iterator[list[Nearby]]:
+def servers() -> Iterator[list[LocalServer]]:
     """An Ollama, a vLLM, a server that says nonsense, and one that nobody runs."""
     replies: dict[str, Any] = {
         "/api/tags": {"models": [{"name": "qwen2.5:14b"}, {"name": "llama3"}]},
@@ -129,22 +129,24 @@ def servers() -> Iterator[list[Nearby]]:
     }
     with json_server(lambda _, path, *__: (200, replies[path])) as address:
         yield [
-            Nearby("Ollama", address, "/api/tags", "ollama_chat"),
-            Nearby("vLLM", address, "/v1/models", "hosted_vllm"),
-            Nearby("Odd", address, "/odd", "openai_like"),
-            Nearby("None", "http://127.0.0.1:9", "/v1/models", "lm_studio"),
+            LocalServer("Ollama", address, "/api/tags", "ollama_chat"),
+            LocalServer("vLLM", address, "/v1/models", "hosted_vllm"),
+            LocalServer("Odd", address, "/odd", "openai_like"),
+            LocalServer("None", "http://127.0.0.1:9", "/v1/models", "lm_studio"),
         ]
 
 
-def test_local_models_first(art_e: Run, servers: list[Nearby], bare: pytest.MonkeyPatch) -> None:
+def test_local_models_first(
+    art_e: Run, servers: list[LocalServer], bare: pytest.MonkeyPatch
+) -> None:
     bare.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     served = f"{servers[1].address}/v1"
-    assert nearby(servers) == [
-        Near("ollama_chat/qwen2.5:14b", "Ollama listens here"),
-        Near("ollama_chat/llama3", "Ollama listens here"),
-        Near("hosted_vllm/mine", "vLLM listens here", "HOSTED_VLLM_API_BASE", served),
+    assert suggest_models(servers) == [
+        Suggestion("ollama_chat/qwen2.5:14b", "Ollama listens here"),
+        Suggestion("ollama_chat/llama3", "Ollama listens here"),
+        Suggestion("hosted_vllm/mine", "vLLM listens here", "HOSTED_VLLM_API_BASE", served),
     ]
-    bare.setattr("art_e.cli.doctor.nearby", lambda: nearby(servers))
+    bare.setattr("art_e.cli.doctor.suggest_models", lambda: suggest_models(servers))
     listed = json_of(art_e("models", "--json"))
     assert [each["model"] for each in listed["nearby"]][:1] == ["ollama_chat/qwen2.5:14b"]
     assert {"name", "state", "detail", "fix"} == set(listed["models"][0])
@@ -153,6 +155,6 @@ def test_local_models_first(art_e: Run, servers: list[Nearby], bare: pytest.Monk
     bare.setenv("HOSTED_VLLM_API_BASE", served)
     bare.setenv("OPENAI_API_KEY", "sk-something-secret")
     # llama.cpp and vLLM stand for one server if a variable names it.
-    *_, vllm, hosted = nearby([*servers, servers[1]._replace(address="http://127.0.0.1:9")])
-    assert vllm == Near("hosted_vllm/mine", "vLLM listens here")
-    assert hosted == Near("openai/gpt-5.4-mini", "OPENAI_API_KEY is set")
+    *_, vllm, hosted = suggest_models([*servers, servers[1]._replace(address="http://127.0.0.1:9")])
+    assert vllm == Suggestion("hosted_vllm/mine", "vLLM listens here")
+    assert hosted == Suggestion("openai/gpt-5.4-mini", "OPENAI_API_KEY is set")

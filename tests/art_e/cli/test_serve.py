@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
 
 from art_e.errors import UserError
 from art_e.models.base import ModelOptions
-from art_e.models.checkpoint import of_training
+from art_e.models.checkpoint import resolve_checkpoint
 from art_e.models.local import LocalPolicy
 from tests.builders import WAIT_S
 from tests.command_line import Process, Run, the_error
@@ -69,9 +69,9 @@ def test_a_runs_adapter_is_served_on_its_model_in_its_form(
 ) -> None:
     best = run / "checkpoints" / "checkpoint-4"
     for folder in (run, best):
-        assert of_training(str(folder), None) == (str(checkpoint), str(best))
+        assert resolve_checkpoint(str(folder), None) == (str(checkpoint), str(best))
         with pytest.raises(UserError, match="name no other"):
-            of_training(str(folder), "other")
+            resolve_checkpoint(str(folder), "other")
     asked = LocalPolicy(str(run), ModelOptions()).settings
     assert (asked["path"], asked["adapter"]) == (str(checkpoint), str(best))
     (best / "episode.json").write_text('{"max_turns": 4}')

@@ -211,7 +211,7 @@ def test_numbers_of_tokens_that_can_not_be_are_not_believed(
     make: Make, capsys: pytest.CaptureFixture[str], follows: bool
 ) -> None:
     """They are counted here, which is said once, and no limit grows by them."""
-    module._say_once.cache_clear()
+    module._warn_once.cache_clear()
     pairs = [(100, each) for each in IMPOSSIBLE] + [(each, 10) for each in IMPOSSIBLE if each]
     script = []
     for prompt, completion in pairs:
@@ -274,7 +274,7 @@ DELAY = '"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retr
 
 
 def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
-    retries = Retries(base_s=1.0, longest_s=6.0, longest_asked_s=60.0)
+    retries = Retries(base_s=1.0, max_wait_s=6.0, max_retry_after_s=60.0)
     for failed, most in [(1, 1.0), (2, 2.0), (3, 4.0), (9, 6.0)]:
         waits = [retries.wait_s(failed, None) for _ in range(300)]
         # Calls that failed together do not come back together.

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from art_e.agent import run_episode
 from art_e.message import observation_json
 from art_e.models.base import ModelOptions
-from art_e.models.loading import load_checkpoint, load_tokenizer, reloads_the_same
+from art_e.models.loading import autotokenizer_matches, load_checkpoint, load_tokenizer
 from art_e.models.local import BatchedGenerator, LocalPolicy
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
@@ -137,7 +137,7 @@ def test_a_tokenizer_that_servers_load_differently_is_noticed(copied: Path) -> N
     expected = own.encode(TEXT)
     assert load_tokenizer(copied, "tiny").encode(TEXT) == expected
     assert AutoTokenizer.from_pretrained(copied).encode(TEXT) != expected
-    assert not reloads_the_same(copied, load_tokenizer(copied, "tiny"))
+    assert not autotokenizer_matches(copied, load_tokenizer(copied, "tiny"))
 
 
 @pytest.mark.parametrize(

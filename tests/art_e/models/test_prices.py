@@ -34,7 +34,7 @@ def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
     assert len(found) > 1_000
     for model, price in found.items():
         cost = price.cost(Usage(1_000, 300, 1_000, 700))
-        assert 0 < cost <= price.most(1_000, 1_000) * (1 + 1e-9), model
+        assert 0 < cost <= price.max_cost(1_000, 1_000) * (1 + 1e-9), model
 
 
 dollars = st.floats(0, 50, allow_nan=False, width=32)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models import tool_formats
-from art_e.models.tool_formats import answer_so_far, as_written, parse_reply, parse_text
+from art_e.models.tool_formats import parse_reply, parse_text, partial_answer, render_calls
 from art_e.text import digest, prompt_text
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
 from evals.structured import unwrap_json
@@ -48,12 +48,12 @@ def test_what_is_no_call_stays_text(text: str) -> None:
 def test_an_answer_can_be_followed_while_it_is_written(said: str, keywords: list[str]) -> None:
     """Whatever it says, it only grows, and nothing but an answer is taken for one."""
     arguments = json.dumps({"answer": said, "sources": ["m1"]})
-    parts = [answer_so_far(arguments[:end]) or "" for end in range(len(arguments) + 1)]
+    parts = [partial_answer(arguments[:end]) or "" for end in range(len(arguments) + 1)]
     # Half of a character that JSON writes in two is shown when the other half has come.
     so_far = [each.rstrip("".join(map(chr, range(0xD800, 0xDC00)))) for each in parts]
     assert all(said.startswith(each) for each in so_far) and so_far[-1] == said
     assert so_far == sorted(so_far, key=len)
-    assert answer_so_far(json.dumps({"keywords": keywords})) is None
+    assert partial_answer(json.dumps({"keywords": keywords})) is None
 
 
 def test_an_episode_with_calls_as_text(make: Make, start: Start) -> None:
@@ -101,7 +101,7 @@ def replies(text: str) -> list[tuple[str, str]]:
 
 
 def back(text: str) -> str:
-    (written,) = as_written([parse_reply(text, 0).to_chat()])
+    (written,) = render_calls([parse_reply(text, 0).to_chat()])
     return str(written["content"])
 
 
@@ -161,7 +161,7 @@ WORDS = st.from_regex(r"[a-z_]+", fullmatch=True)
 @given(st.lists(st.tuples(WORDS, st.dictionaries(WORDS, VALUES, max_size=3)), min_size=1))
 def test_calls_of_functions_survive_both_ways(made: list[tuple[str, dict[str, Any]]]) -> None:
     calls = [ToolCall("", name, compact_json(arguments)) for name, arguments in made]
-    text = "\n".join(tool_formats.written_call(each, "xml") for each in calls)
+    text = "\n".join(tool_formats.format_call(each, "xml") for each in calls)
     assert "<function=" in text and '"arguments"' not in text
     assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
 
@@ -189,7 +189,7 @@ def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str) -> 
     if form:
         assert tool_formats.call_form(tokenizer) == form
     else:
-        with pytest.raises(ValueError, match="none of Qwen's forms"):
+        with pytest.raises(ValueError, match="not one of Qwen's forms"):
             tool_formats.call_form(tokenizer)
 
 
@@ -208,7 +208,7 @@ def test_the_stock_template_writes_the_same() -> None:
     options: dict[str, Any] = {"tools": schemas(), "tokenize": False, "add_generation_prompt": True}
     for length in (2, 5):
         shown = conversation[:length]
-        prompts.append(str(tokenizer.apply_chat_template(as_written(shown), **options)))
+        prompts.append(str(tokenizer.apply_chat_template(render_calls(shown), **options)))
         assert prompts[-1] == tiny_qwen.rendered(tokenizer, shown, schemas(), to_go_on=True)
     # The second goes on where the first ended: what was cached or trained on holds.
     assert prompts[1].startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")

@@ -12,10 +12,10 @@ import pytest
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage
 from art_e.models.base import ModelOptions, PolicyError, Usage
-from art_e.models.calls import Pace, ProviderError, finish_failure, room_left
-from art_e.models.hosted import LitellmPolicy, written_calls
+from art_e.models.calls import CallLimiter, ProviderError, finish_failure, tokens_left
+from art_e.models.hosted import LitellmPolicy, recover_calls
 from art_e.models.model import full_name
-from art_e.models.providers import KNOWN, Accepts, accepts, corrected, ending
+from art_e.models.providers import KNOWN, Capabilities, capabilities, corrected, ending
 from tests.builders import HELLO, QUICK, Make, Start, act, answer, search, table, table_rows
 from tests.provider import MODELS, Provider, Reply, Request, json_server, refuses, says, stand_in
 
@@ -45,7 +45,7 @@ def test_refusals_are_learnt(make: Make, start: Start, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(("refusal", "changed"), CASES["refusals"])
 def test_what_a_refusal_changes(refusal: str, changed: dict[str, Any]) -> None:
-    now = Accepts(tool_choice="required", reasoning_effort=True)
+    now = Capabilities(tool_choice="required", reasoning_effort=True)
     found = corrected(now, refusal)
     assert ({found[1]: getattr(found[0], found[1])} if found else {}) == changed
     # The same refusal again changes nothing more, or something weaker, but never goes on for ever.
@@ -59,7 +59,7 @@ def test_what_a_long_prompt_leaves_is_asked_for(make: Make) -> None:
         "'max_tokens' is too large: 4096. This model's maximum context length is 8192 tokens and"
         " your request has 5000 input tokens (4096 > 8192 - 5000)."
     )
-    assert room_left(refusal) == 3192 and room_left(refusal.replace("5000", "8100")) is None
+    assert tokens_left(refusal) == 3192 and tokens_left(refusal.replace("5000", "8100")) is None
     with Provider([refuses(400, refusal), says("Hi")]) as provider:
         assert act(make(provider, "openai/gpt-4.1")).message.content == "Hi"
         assert [each.body["max_tokens"] for each in provider.requests] == [4096, 3192]
@@ -119,17 +119,17 @@ def test_why_a_message_ended(reason: str, empty: bool, kind: str) -> None:
 
 
 def test_the_pace_falls_where_a_provider_asks_for_it_and_rises_again() -> None:
-    pace, running, widths = Pace(4), list[bool](), list[int]()
+    pace, running, widths = CallLimiter(4), list[bool](), list[int]()
 
     async def call(refused: bool) -> None:
         with contextlib.suppress(ProviderError):
-            async with pace.place():
+            async with pace.slot():
                 running.append(refused)
                 widths.append(len(running))
                 await asyncio.sleep(0)
                 running.pop()
                 if refused:
-                    raise ProviderError("rate-limit", "too much", again=True)
+                    raise ProviderError("rate-limit", "too much", retryable=True)
 
     async def widest(calls: int, refused: bool) -> int:
         widths.clear()
@@ -153,7 +153,7 @@ def test_calls_that_a_server_leaves_in_the_text_are_read(make: Make, frame: str)
     [found] = said.tool_calls
     assert (found.name, found.parsed) == ("search_emails", {"keywords": ["lease"]})
     other = AssistantMessage(text.replace("search_emails", "send_money"))
-    assert written_calls(other, 0, {"search_emails"}) == other
+    assert recover_calls(other, 0, {"search_emails"}) == other
 
 
 def test_ollama_gets_room_for_the_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,13 +218,13 @@ def test_a_model_that_ends_is_named_with_what_follows_it() -> None:
 # What a model can do, known without asking it.
 
 
-@pytest.mark.parametrize("cells", table_rows(__file__, "capabilities.tsv"))
+@pytest.mark.parametrize("cells", table_rows(__file__, "supports.tsv"))
 def test_capabilities(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     model, native, choice, _ = cells
     for provider in ("GEMINI", "ANTHROPIC", "DEEPSEEK"):
         monkeypatch.setenv(f"{provider}_API_KEY", "a-key-that-is-set")
-    takes = accepts(model)
-    assert (takes.tools, takes.tool_choice or "-") == (native == "native", choice)
+    supports = capabilities(model)
+    assert (supports.tools, supports.tool_choice or "-") == (native == "native", choice)
 
 
 # ---- Reasoning, which goes back to the provider that produced it.
