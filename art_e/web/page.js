@@ -1,8 +1,8 @@
-// The page of art-e web. All that mail and models say becomes text nodes: nothing of it is markup.
+// The page of art-e web. Text of mails and models becomes text nodes, never markup.
 "use strict";
 
 const get = (id) => document.getElementById(id);
-const state = { inbox: "", talk: "", running: null, shown: 0 };
+const state = { inbox: "", conversation: "", running: null, searches: 0 };
 const narrow = matchMedia("(max-width: 62rem)");
 
 function el(tag, attributes, ...children) {
@@ -15,7 +15,7 @@ function el(tag, attributes, ...children) {
   return node;
 }
 
-// A text with the places in `marks` marked. Places count characters as Python does.
+// A text with the spans in `marks` highlighted. Offsets count code points, as in Python.
 function marked(text, marks) {
   const characters = Array.from(text);
   const parts = [];
@@ -42,16 +42,16 @@ async function post(path, fields, signal) {
 }
 
 async function call(name, fields = {}) {
-  const given = await (await post(`call/${name}`, fields)).json();
-  if (given.error) throw new Error(given.error);
-  return given;
+  const result = await (await post(`call/${name}`, fields)).json();
+  if (result.error) throw new Error(result.error);
+  return result;
 }
 
 const complain = (error = { message: "" }) => { get("error").textContent = error.message; };
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 const mode = () => document.querySelector("[name=mode]:checked").value;
 
-// ---- Cards: the sources of an answer, and mails found.
+// ---- Cards: the sources of an answer, and search results.
 
 function card(mail, number, open, more = "") {
   const quote = mail.snippet === undefined
@@ -67,7 +67,7 @@ function card(mail, number, open, more = "") {
 }
 
 const cards = () => {
-  const inside = mode() === "search" ? get("found") : get("talk").lastElementChild;
+  const inside = mode() === "search" ? get("results") : get("conversation").lastElementChild;
   return inside ? [...inside.querySelectorAll(".card")] : [];
 };
 
@@ -81,13 +81,13 @@ function step(by) {
   if (document.body.classList.contains("reading")) next.click();
 }
 
-// ---- A mail, beside the talk or over it.
+// ---- A mail, next to the conversation or over it.
 
 async function openMail(from, fields, whole = false) {
   complain();
-  let given;
+  let result;
   try {
-    given = await call("mail", { ...fields, whole });
+    result = await call("mail", { ...fields, whole });
   } catch (error) {
     return complain(error);
   }
@@ -95,14 +95,14 @@ async function openMail(from, fields, whole = false) {
   from.setAttribute("aria-current", "true");
   const pane = get("mail");
   const again = (all) => () => openMail(from, fields, all);
-  const opened = given.mails.findIndex((each) => each.message_id === given.opened);
-  const mail = given.mails[opened];
+  const opened = result.mails.findIndex((mail) => mail.message_id === result.opened);
+  const mail = result.mails[opened];
   const bar = el("div", { class: "bar" },
     el("span", { class: "title quiet", dir: "auto" }, `${mail.date.slice(0, 10)}  ${mail.from}`),
-    given.size > 1 && el("button", { type: "button", class: "thread", onclick: again(!whole) },
-      whole ? "This mail alone" : `Whole conversation (${given.size})`) || null,
+    result.size > 1 && el("button", { type: "button", class: "thread", onclick: again(!whole) },
+      whole ? "This mail alone" : `Whole conversation (${result.size})`) || null,
     el("button", { type: "button", class: "close", onclick: closeMail }, "Close"));
-  pane.replaceChildren(bar, ...given.mails.map((each) => mailSection(each, fields)));
+  pane.replaceChildren(bar, ...result.mails.map((mail) => mailSection(mail, fields)));
   pane.hidden = false;
   document.body.classList.add("reading");
   covers();
@@ -143,22 +143,22 @@ function closeMail() {
   from?.focus();
 }
 
-// On a phone the mail covers the page, whose fields can't be reached then.
+// On a phone the mail covers the page, so that its fields must not get the focus.
 function covers() {
   const over = narrow.matches && !get("mail").hidden;
-  for (const each of [document.querySelector("header"), document.querySelector("main")]) each.inert = over;
+  for (const part of [document.querySelector("header"), document.querySelector("main")]) part.inert = over;
 }
 
 // ---- Questions.
 
 function newEntry(question) {
   const entry = el("article", {}, el("h2", { dir: "auto" }, question));
-  get("talk").append(entry);
+  get("conversation").append(entry);
   return entry;
 }
 
 async function ask(question) {
-  const { inbox, talk } = state;
+  const { inbox, conversation } = state;
   const stop = new AbortController();
   const steps = el("ol", { class: "steps" });
   const arriving = el("p", { class: "arriving", dir: "auto", "aria-hidden": "true" });
@@ -168,11 +168,11 @@ async function ask(question) {
   entry.scrollIntoView({ block: "start" });
   running(stop);
   try {
-    const response = await post("ask", { question, inbox, talk }, stop.signal);
+    const response = await post("ask", { question, inbox, conversation }, stop.signal);
     for await (const event of lines(response)) {
       arriving.textContent = event.arriving || "";
       if (event.error) throw new Error(event.error);
-      if (event.talk && stop === state.running) at(event.talk);
+      if (event.conversation && stop === state.running) at(event.conversation);
       if (event.answer) showAnswer(entry, steps, event.answer, inbox);
       else if (event.step) steps.append(el("li", {}, event.step));
     }
@@ -203,7 +203,7 @@ function running(stop) {
   showMode();
 }
 
-// What a question gave: each kind has a look of its own.
+// The kind of a result, each with its own look.
 function look(answer) {
   if (answer.kind === "stopped" || answer.kind === "answer") return answer.kind;
   if (answer.model === "offline") return "passages";
@@ -221,11 +221,11 @@ function showAnswer(entry, steps, answer, inbox) {
   const { sources = [], took = "" } = answer;
   const again = () => { if (!state.running) { entry.remove(); ask(entry.firstChild.textContent); } };
   const reason = capital(`${answer.reason || " "}.`);
-  // A model that abstains in more words may say why.
-  const said = answer.answer || "";
-  const text = kind === "abstained" && said.split(/\s+/).length < 6 ? "I don\u2019t know" : said;
+  // A longer "I don't know" is shown, because it may say why.
+  const full = answer.answer || "";
+  const text = kind === "abstained" && full.split(/\s+/).length < 6 ? "I don\u2019t know" : full;
   if (kind === "stopped") entry.append(box(kind, "Stopped", "No answer was kept.", again));
-  if (kind === "failed") entry.append(box(kind, "No answer", reason, answer.lasting ? null : again));
+  if (kind === "failed") entry.append(box(kind, "No answer", reason, answer.permanent ? null : again));
   if (kind === "unsourced") entry.append(box(kind, "The model said, without a source", answer.without_source));
   if (kind === "answer" || kind === "abstained") entry.append(
     el("p", { class: `answer ${kind} ${text.length > 240 ? "long" : ""}`, dir: "auto" }, text));
@@ -251,7 +251,7 @@ function ratings(run, rated) {
   form.hidden = true;
   const ask = () => { form.hidden = false; right.focus(); };
   const show = (rating, what) => {
-    for (const each of buttons) each.setAttribute("aria-pressed", each.className === rating);
+    for (const button of buttons) button.setAttribute("aria-pressed", button.className === rating);
     place.textContent = rating === "good" || !what.trim() ? `Kept: ${rating}` : `Kept: bad, ${what.trim()} is right`;
   };
   const rate = async (rating, what) => {
@@ -267,41 +267,41 @@ function ratings(run, rated) {
   return [...buttons, place, form];
 }
 
-// ---- Earlier conversations: the server keeps them, the address names the open one.
+// ---- Earlier conversations: the server stores them, the URL has the id of the open one.
 
-function at(talk) {
-  state.talk = talk;
-  if (location.hash.slice(1) !== talk) history.pushState(null, "", talk ? `#${talk}` : location.pathname);
+function at(conversation) {
+  state.conversation = conversation;
+  if (location.hash.slice(1) !== conversation) history.pushState(null, "", conversation ? `#${conversation}` : location.pathname);
 }
 
-async function openTalk(talk) {
-  forget(talk);
-  if (!talk) return;
+async function openConversation(conversation) {
+  forget(conversation);
+  if (!conversation) return;
   try {
-    const { entries, ...given } = await call("talk", { talk });
-    if (state.talk !== talk) return; // another one was opened
-    showInbox(given);
+    const { entries, ...opened } = await call("conversation", { conversation });
+    if (state.conversation !== conversation) return; // another one was opened
+    showInbox(opened);
     const isRetried = (entry, next) => next?.question === entry.question && ["stopped", "failed"].includes(look(entry));
     entries.filter((entry, place) => !isRetried(entry, entries[place + 1]))
-      .forEach((entry) => showAnswer(newEntry(entry.question), null, entry, given.inbox));
+      .forEach((entry) => showAnswer(newEntry(entry.question), null, entry, opened.inbox));
     showMode();
-    get("talk").lastElementChild.scrollIntoView({ block: "start" });
+    get("conversation").lastElementChild.scrollIntoView({ block: "start" });
   } catch (error) {
     at("");
     complain(error);
   }
 }
 
-async function showTalks() {
+async function showConversations() {
   try {
-    const { talks } = await call("talks", { inbox: state.inbox });
-    get("talks").replaceChildren(...talks.map((each, place) => el("li", {},
-      el("button", { type: "button", class: "card", onclick: () => { get("history").close(); openTalk(each.talk); } },
+    const { conversations } = await call("conversations", { inbox: state.inbox });
+    get("conversations").replaceChildren(...conversations.map((row, place) => el("li", {},
+      el("button", { type: "button", class: "card", onclick: () => { get("history").close(); openConversation(row.conversation); } },
         el("span", { class: "number" }, `${place + 1}`),
-        el("span", { class: "subject", dir: "auto" }, each.title),
-        el("span", { class: "sender" }, new Date(each.at).toLocaleString("sv-SE").slice(0, 16) + "  \u00b7  "
-          + `${each.questions} ${each.questions === 1 ? "question" : "questions"}${each.talk === state.talk ? ", open" : ""}`)))));
-    get("none").hidden = talks.length > 0;
+        el("span", { class: "subject", dir: "auto" }, row.title),
+        el("span", { class: "sender" }, new Date(row.at).toLocaleString("sv-SE").slice(0, 16) + "  \u00b7  "
+          + `${row.questions} ${row.questions === 1 ? "question" : "questions"}${row.conversation === state.conversation ? ", open" : ""}`)))));
+    get("none").hidden = conversations.length > 0;
     get("history").showModal();
   } catch (error) {
     complain(error);
@@ -311,13 +311,13 @@ async function showTalks() {
 // ---- Search.
 
 async function search(query) {
-  const number = ++state.shown;
+  const number = ++state.searches;
   const { inbox } = state;
   const { hits, words, junk } = await call("search", { inbox, query });
-  if (number !== state.shown) return; // a later search has begun
+  if (number !== state.searches) return; // a later search was started
   const more = (hit) => [[hit.thread, "mails"], [hit.copies, "copies"]]
     .filter(([count]) => count > 1).map(([count, things]) => `  \u00b7  ${count} ${things}`).join("");
-  get("found").replaceChildren(
+  get("results").replaceChildren(
     el("p", { class: "label" }, hits.length ? `${hits.length === 30 ? "The best " : ""}${hits.length} ${hits.length === 1 ? "mail" : "mails"}` : "No mail matches; try other words or fewer filters."),
     el("ol", { class: "cards" }, hits.map((hit, place) => card(hit, place + 1, (from) =>
       openMail(from, { inbox, message_id: hit.message_id, words, junk }), more(hit)))));
@@ -329,14 +329,14 @@ async function search(query) {
 
 function showMode() {
   const searching = mode() === "search";
-  get("talk").hidden = searching;
-  get("found").hidden = !searching;
-  const empty = !(searching ? get("found") : get("talk")).hasChildNodes();
+  get("conversation").hidden = searching;
+  get("results").hidden = !searching;
+  const empty = !(searching ? get("results") : get("conversation")).hasChildNodes();
   document.body.classList.toggle("empty", empty);
   const stops = !searching && state.running !== null;
   get("go").textContent = searching ? "Search" : stops ? "Stop" : "Ask";
   get("line").setAttribute("aria-label", searching ? "Search" : "Question");
-  get("line").placeholder = searching ? "lease from:ann after:2001-03" : state.talk ? "Ask a follow-up" : "Ask about your mail";
+  get("line").placeholder = searching ? "lease from:ann after:2001-03" : state.conversation ? "Ask a follow-up" : "Ask about your mail";
   get("greeting").textContent = searching ? "What are you looking for?" : "What do you want to know?";
 }
 
@@ -356,29 +356,29 @@ async function submit() {
   try {
     if (mode() === "search") return await search(line);
     get("line").value = "";
-    const asked = ask(line);
+    const answer = ask(line);
     showMode();
-    await asked;
+    await answer;
   } catch (error) {
     complain(error);
   }
 }
 
-function forget(talk = "") {
+function forget(conversation = "") {
   const before = state.running;
   state.running = null;
   before?.abort();
-  at(talk);
-  get("talk").replaceChildren();
-  get("found").replaceChildren();
+  at(conversation);
+  get("conversation").replaceChildren();
+  get("results").replaceChildren();
   if (!get("mail").hidden) closeMail();
   choose("ask");
 }
 
-function showInbox(given) {
-  state.inbox = get("inbox").value = given.inbox;
-  const until = given.as_of ? ` up to ${given.as_of}` : "";
-  get("about").textContent = `${given.inbox}, ${given.mails.toLocaleString("en-US")} mails${until}`;
+function showInbox(inbox) {
+  state.inbox = get("inbox").value = inbox.inbox;
+  const until = inbox.as_of ? ` up to ${inbox.as_of}` : "";
+  get("about").textContent = `${inbox.inbox}, ${inbox.mails.toLocaleString("en-US")} mails${until}`;
 }
 
 async function changeInbox() {
@@ -398,7 +398,7 @@ const KEYS = {
   j: () => step(1),
   k: () => step(-1),
   t: () => get("mail").querySelector(".thread")?.click(),
-  h: showTalks,
+  h: showConversations,
   "?": () => get("keys").showModal(),
 };
 
@@ -411,7 +411,7 @@ function pressed(event) {
     else if (field) field.blur();
   } else if (event.target === get("line") && key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
-    // A running question is stopped by its button alone.
+    // Only the button stops a running question.
     if (mode() === "search" || !state.running) submit();
   } else if (field) {
     return;
@@ -430,25 +430,25 @@ async function start() {
   document.addEventListener("keydown", pressed);
   narrow.addEventListener("change", covers);
   get("box").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
-  // By mouse the box is next; by the arrow keys the other choice may be.
-  for (const each of document.getElementsByName("mode")) {
-    each.addEventListener("change", () => { complain(); showMode(); });
-    each.parentNode.addEventListener("click", (event) => event.detail && get("line").focus());
+  // After a mouse click the text box gets the focus; the arrow keys stay on the choices.
+  for (const choice of document.getElementsByName("mode")) {
+    choice.addEventListener("change", () => { complain(); showMode(); });
+    choice.parentNode.addEventListener("click", (event) => event.detail && get("line").focus());
   }
   get("new").addEventListener("click", () => forget());
-  get("earlier").addEventListener("click", showTalks);
-  addEventListener("popstate", () => openTalk(location.hash.slice(1)));
+  get("earlier").addEventListener("click", showConversations);
+  addEventListener("popstate", () => openConversation(location.hash.slice(1)));
   get("help").addEventListener("click", KEYS["?"]);
   get("inbox").addEventListener("change", changeInbox);
   get("inbox").addEventListener("focus", () => get("inbox").select());
   showMode();
   try {
-    const given = await call("start");
-    showInbox(given);
-    get("notice").textContent = capital(given.notice);
-    get("addresses").append(...given.addresses.map((each) => el("option", { value: each })));
-    get("operators").textContent = given.operators.map((each) => `${each}:`).join(" ");
-    if (location.hash.length > 1) await openTalk(location.hash.slice(1));
+    const page = await call("start");
+    showInbox(page);
+    get("notice").textContent = capital(page.notice);
+    get("addresses").append(...page.addresses.map((address) => el("option", { value: address })));
+    get("operators").textContent = page.operators.map((name) => `${name}:`).join(" ");
+    if (location.hash.length > 1) await openConversation(location.hash.slice(1));
   } catch (error) {
     complain(error);
   }

@@ -1,9 +1,9 @@
-"""`art-e web`: the page on which people ask their own mail, for one browser on this machine.
+"""`art-e web`: a page to ask about one's own mail, for one browser on this machine.
 
     art-e web --inbox me@example.com
 
 The page sends JSON and gets JSON; a question gets one line of JSON for each step and one for the
-answer. What mail and models say leaves here cleaned, and the page shows it as text."""
+answer. Text of mails and models is cleaned here, and the page shows it as plain text."""
 
 import asyncio
 import json
@@ -58,8 +58,8 @@ from art_e.runs import Run, read_trajectories, runs_of
 from art_e.storage import runs_folder
 from art_e.text import toml_table
 
-_HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
-_QUESTIONS = 500  # the last ones, whose conversations are listed
+_HITS, _MARKS = 30, 200  # mails of a search, highlighted words of a mail
+_QUESTIONS = 500  # conversations of the last questions are listed
 
 Words = Annotated[str, Field(max_length=10_000)]
 
@@ -80,10 +80,10 @@ class Stoppable:
         return call.result()
 
 
-class Desk:
-    """What the page can ask for. Each method takes what the page sends, which `make_app` checks by
-    the method's types, and returns JSON. Its threads share the file, which gives each of them a
-    cursor of its own. Questions take turns, and nothing else waits for them."""
+class WebSession:
+    """The requests of the page. Each method takes the fields that the page sends, which `make_app`
+    validates by the method's types, and returns JSON. Requests run in threads; the file gives each
+    thread its own cursor. Questions run one at a time, other requests don't wait for them."""
 
     def __init__(
         self, file: InboxFile, inbox: Inbox, model: str, options: model_options.Options
@@ -91,8 +91,8 @@ class Desk:
         self._file, self._inbox, self._model, self._options = file, inbox, model, options
         # An unknown provider ends the command.
         no_model = "no model: the best passages, and nothing leaves this machine"
-        here = no_model if model == OFFLINE else "mail text stays in this process"
-        self._notice = Model(model).notice or here
+        local = no_model if model == OFFLINE else "mail text stays in this process"
+        self._notice = Model(model).notice or local
         self._turn = threading.Lock()
         self._answered: dict[str, Answered] = {}
         self._conversation = Conversation(inbox, file.path, options)
@@ -105,8 +105,8 @@ class Desk:
 
     def start(self) -> dict[str, Any]:
         addresses = [each.address for each in self._file.inboxes(COMPLETED)]
-        page = {"notice": self._notice, "addresses": addresses, "operators": list(OPERATORS)}
-        return self.inbox(self._inbox.address) | page
+        fields = {"notice": self._notice, "addresses": addresses, "operators": list(OPERATORS)}
+        return self.inbox(self._inbox.address) | fields
 
     def inbox(self, inbox: Words) -> dict[str, Any]:
         opened = self._opened(inbox.strip().lower())
@@ -117,11 +117,11 @@ class Desk:
         opened, words = self._opened(inbox, parsed.junk), search_words(parsed.words)
         hits = opened.search(parsed.words, query=parsed, max_results=_HITS)
         sizes = opened.thread_sizes([hit.message_id for hit in hits])
-        shown = [
+        rows = [
             {**hit.to_json(), "thread": size, "marks": match_spans(words, clean(hit.snippet))}
             for hit, size in zip(hits, sizes, strict=True)
         ]
-        return {"hits": shown, "words": words, "junk": parsed.junk}
+        return {"hits": rows, "words": words, "junk": parsed.junk}
 
     def mail(
         self,
@@ -132,28 +132,28 @@ class Desk:
         words: list[Words] = [],  # noqa: B006 - never changed
         junk: bool = False,
     ) -> dict[str, Any]:
-        """A mail, or its `whole` conversation, with the sentence or else the words marked."""
+        """Return a mail, or its `whole` thread, with the sentence or else the words highlighted."""
         opened = self._opened(inbox, junk)
         if (email := opened.read(message_id)) is None:
             raise UserError(f"that mail is not in the inbox of {inbox}")
         mails = opened.thread(email.message_id) if whole else [email]
         [size] = opened.thread_sizes([email.message_id])
-        shown = []
-        for each, added in zip(mails, added_mails(mails) if whole else mails, strict=True):
-            names = [file.name for file in opened.files(each.message_id)]
-            wanted = sentence if each == email else ""
-            full = _marked_text(each.body, wanted, words)
-            own = full if added.body == each.body else _marked_text(added.body, wanted, words)
-            # Quoted text is folded, unless the marks are in it.
-            body = own if own["marks"] or not full["marks"] else full
+        rows = []
+        for mail, added in zip(mails, added_mails(mails) if whole else mails, strict=True):
+            names = [file.name for file in opened.files(mail.message_id)]
+            target = sentence if mail == email else ""
+            full = _marked_text(mail.body, target, words)
+            new = full if added.body == mail.body else _marked_text(added.body, target, words)
+            # Quoted text is folded, unless the highlights are in it.
+            body = new if new["marks"] or not full["marks"] else full
             full_body = {} if body == full else {"full": full}
-            shown.append({**each.to_json(), **body, **full_body, "attached": names})
-        return {"mails": shown, "size": size, "opened": email.message_id}
+            rows.append({**mail.to_json(), **body, **full_body, "attached": names})
+        return {"mails": rows, "size": size, "opened": email.message_id}
 
     def attached(
         self, inbox: Words, message_id: Words, number: int, junk: bool = False
     ) -> AttachedFile:
-        """A file that is attached to a mail. Raises `LookupError` if it was not kept."""
+        """Return a file that is attached to a mail. Raises `LookupError` if it was not stored."""
         files = self._opened(inbox, junk).files(message_id)
         if not 1 <= number <= len(files) or files[number - 1].data is None:
             raise LookupError
@@ -163,73 +163,73 @@ class Desk:
         self,
         question: Words,
         inbox: Words,
-        talk: Words,
-        tell: Callable[[dict[str, Any]], None],
+        conversation: Words,
+        send: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
     ) -> dict[str, Any]:
-        """Answer a question of a `talk` ("": a new one); `tell` gets the steps and what arrives."""
+        """Answer a question of a conversation ("": new); `send` gets steps and partial answers."""
         if not re.search(r"\w", question):
             raise UserError("the question is empty; type one")
         if self._turn.locked():
-            tell({"step": "waiting for another question to end"})
+            send({"step": "waiting for another question to end"})
         with self._turn:
-            conversation = self._conversation
-            conversation.say = lambda step: tell({"step": step, "talk": conversation.id})
-            conversation.on_answer = lambda answer: tell({"arriving": answer})
+            current = self._conversation
+            current.say = lambda step: send({"step": step, "conversation": current.id})
+            current.on_answer = lambda answer: send({"arriving": answer})
             if self._policy is None:
-                tell({"step": "loading what calls the model"})
-                conversation.load(self._model)
-                self._policy = conversation.policy
-            conversation.policy = Stoppable(self._policy, stopped)
-            conversation.inbox, conversation.id = self._opened(inbox), talk or None
-            conversation.history = self._history(talk, inbox) if talk else []
-            return self._entry(conversation.ask(question), {})
+                send({"step": "loading the model"})
+                current.load(self._model)
+                self._policy = current.policy
+            current.policy = Stoppable(self._policy, stopped)
+            current.inbox, current.id = self._opened(inbox), conversation or None
+            current.history = self._history(conversation, inbox) if conversation else []
+            return self._entry(current.ask(question), {})
 
-    def talks(self, inbox: Words) -> dict[str, Any]:
-        """The conversations about an inbox, the last first."""
+    def conversations(self, inbox: Words) -> dict[str, Any]:
+        """List the conversations about an inbox, latest first."""
         listed = []
-        for talk, runs in self._talks().items():
+        for name, runs in self._conversations().items():
             first, last = runs[0].config, runs[-1].config
-            shown = {"title": first["question"], "at": last["started_at"], "questions": len(runs)}
-            listed += [{"talk": talk, **shown}] if first["inbox_address"] == inbox else []
-        return {"talks": listed}
+            row = {"title": first["question"], "at": last["started_at"], "questions": len(runs)}
+            listed += [{"conversation": name, **row}] if first["inbox_address"] == inbox else []
+        return {"conversations": listed}
 
-    def talk(self, talk: Words) -> dict[str, Any]:
-        """A conversation as it was, with its ratings."""
-        runs, rated = self._runs(talk), {each.episode_id: each for each in read_ratings()}
+    def conversation(self, conversation: Words) -> dict[str, Any]:
+        """Return the questions and answers of a conversation, with ratings."""
+        runs, rated = self._runs(conversation), {each.episode_id: each for each in read_ratings()}
         opened, entries = self._opened(runs[0].config["inbox_address"]), []
         for run in runs:
             entries.append({"question": run.config["question"], "kind": "stopped"})
-            with suppress(ValueError):  # no line of ours
-                for each in read_trajectories(run.trajectories):
-                    entries[-1] = self._entry(load_answer(opened, run, each), rated)
+            with suppress(ValueError):  # an invalid line
+                for trajectory in read_trajectories(run.trajectories):
+                    entries[-1] = self._entry(load_answer(opened, run, trajectory), rated)
         return {**self.inbox(opened.address), "entries": entries}
 
-    def _talks(self) -> dict[str, list[Run]]:
-        """The runs of each conversation about the mail that is served here."""
-        talks: dict[str, list[Run]] = {}
+    def _conversations(self) -> dict[str, list[Run]]:
+        """Map the id of each conversation about the served mail to its runs."""
+        by_id: dict[str, list[Run]] = {}
         day = self._inbox.as_of and str(self._inbox.as_of)
         served = {"db": str(self._file.path.absolute()), "as_of": day}
         for run in islice(runs_of("ask", runs_folder()), _QUESTIONS):
             config = run.config
             junk = config.get("options", {}).get("junk", False)
             if served.items() <= config.items() and junk == self._options.junk:
-                talks.setdefault(config.get("conversation") or run.id, []).insert(0, run)
-        return talks
+                by_id.setdefault(config.get("conversation") or run.id, []).insert(0, run)
+        return by_id
 
-    def _runs(self, talk: str) -> list[Run]:
-        if talk not in (talks := self._talks()):
+    def _runs(self, conversation: str) -> list[Run]:
+        if conversation not in (by_id := self._conversations()):
             raise UserError("that conversation is not about this file and day; begin a new one")
-        return talks[talk]
+        return by_id[conversation]
 
-    def _history(self, talk: str, inbox: str) -> list[list[str]]:
-        """What goes along with the next question: what failed does not."""
-        for run in reversed(self._runs(talk)):
+    def _history(self, conversation: str, inbox: str) -> list[list[str]]:
+        """Return the earlier questions to send with the next, without failed ones."""
+        for run in reversed(self._runs(conversation)):
             if run.config["inbox_address"] != inbox:
                 raise UserError("that conversation is about another inbox; begin a new one")
-            for each in read_trajectories(run.trajectories):
-                if each.error is None:
-                    return add_history(run.config["talk"], run.config["question"], each)
+            for trajectory in read_trajectories(run.trajectories):
+                if trajectory.error is None:
+                    return add_history(run.config["talk"], run.config["question"], trajectory)
         return []
 
     def _entry(self, answered: Answered, rated: dict[str, AnswerRating]) -> dict[str, Any]:
@@ -239,10 +239,10 @@ class Desk:
         return {
             **answered.to_json(),
             "run": run.id,
-            "talk": run.config.get("conversation") or run.id,
+            "conversation": run.config.get("conversation") or run.id,
             "reason": redact(failure or answered.reason),
-            "lasting": (trajectory.error or {}).get("kind") in PERMANENT,
-            "sources": [_shown_source(answered, each) for each in answered.mails],
+            "permanent": (trajectory.error or {}).get("kind") in PERMANENT,
+            "sources": [_source_card(answered, each) for each in answered.mails],
             "took": answered.cost_line,
             "rated": rating and {"rating": rating.rating, "right": rating.right_answer or ""},
         }
@@ -256,37 +256,37 @@ class Desk:
 
 
 def _marked_text(text: str, sentence: str, words: list[str]) -> dict[str, Any]:
-    """A mail's text, and where the sentence or else the words are in it."""
+    """Return a mail's text with the spans of the sentence, or else of the words."""
     body = clean(text)
-    # As `split_sentences` has joined it: lines, and the marks of quoted ones.
+    # `split_sentences` joins lines and drops quote marks.
     pattern = r"[\s>]+".join(map(re.escape, clean(sentence).split()))
-    found = re.search(pattern, body) if pattern else None
-    marks = [found.span()] if found else match_spans(words, body)[:_MARKS] if words else []
+    place = re.search(pattern, body) if pattern else None
+    marks = [place.span()] if place else match_spans(words, body)[:_MARKS] if words else []
     return {"body": body, "marks": marks}
 
 
-def _shown_source(answered: Answered, email: Email) -> dict[str, Any]:
-    shown = {**email.to_json(), "body": "", "sentence": answered.sentence_of(email)}
+def _source_card(answered: Answered, email: Email) -> dict[str, Any]:
+    card = {**email.to_json(), "body": "", "sentence": answered.sentence_of(email)}
     texts = [each.text for each in answered.passages if each.email == email]
     if texts:
         snippet = clean("\n...\n".join(texts))
         marks = match_spans(informative_words(answered.question), snippet)
-        shown |= {"snippet": snippet, "marks": marks}
-    return shown
+        card |= {"snippet": snippet, "marks": marks}
+    return card
 
 
-def _plain(error: Exception) -> dict[str, Any]:
+def _error_json(error: Exception) -> dict[str, Any]:
     if isinstance(error, UserError):
         return {"error": one_line(str(error))}
     if isinstance(error, ValidationError | json.JSONDecodeError):
-        return {"error": "the page sent what can't be read; reload it"}
+        return {"error": "the page sent an invalid request; reload it"}
     return {"error": one_line(f"internal error: {redact(f'{type(error).__name__}: {error}')}")}
 
 
-def make_app(desk: Desk) -> Starlette:
-    """The page and what it asks for, as an app without any guard."""
-    methods: list[Callable[..., Any]]
-    methods = [desk.start, desk.inbox, desk.search, desk.mail, desk.rate, desk.talks, desk.talk]
+def make_app(session: WebSession) -> Starlette:
+    """Return the app of the page and its requests, without any guard."""
+    methods: list[Callable[..., Any]] = [session.start, session.inbox, session.search, session.mail]
+    methods += [session.rate, session.conversations, session.conversation]
     by_name = {f"/call/{each.__name__}": validate_call(each) for each in methods}
 
     def page(request: Request) -> Response:
@@ -296,25 +296,25 @@ def make_app(desk: Desk) -> Starlette:
         try:
             method = by_name[request.url.path]
             answer = clean_json(await run_in_threadpool(method, **await request.json()))
-        except Exception as error:  # noqa: BLE001 - a person reads it on the page
-            answer = _plain(error)
+        except Exception as error:  # noqa: BLE001 - the page shows it
+            answer = _error_json(error)
         return responses.JSONResponse(answer)
 
     async def ask(request: Request) -> Response:
-        lines = _told(desk, await request.body())
+        lines = _stream_events(session, await request.body())
         return responses.StreamingResponse(lines, media_type="application/jsonl")
 
     def attached(request: Request) -> Response:
-        given: dict[str, Any] = dict(request.query_params)
+        fields: dict[str, Any] = dict(request.query_params)
         try:
-            found = validate_call(desk.attached)(**given)
+            file = validate_call(session.attached)(**fields)
         except (UserError, ValidationError, TypeError, LookupError):
-            gone = "That file is not here, or was too large to keep.\n"
+            gone = "That file is not here, or was too large to store.\n"
             return responses.PlainTextResponse(gone, 404)
-        # It is saved, never shown: a browser would run what is in it.
-        named = f"attachment; filename*=utf-8''{quote(safe_name(found))}"
+        # Files are saved, never shown, because a browser would run scripts in them.
+        disposition = f"attachment; filename*=utf-8''{quote(safe_name(file))}"
         kind = "application/octet-stream"
-        return Response(found.data, headers={"Content-Disposition": named}, media_type=kind)
+        return Response(file.data, headers={"Content-Disposition": disposition}, media_type=kind)
 
     routes = [Route(path, page) for path in ("/", "/page.css", "/page.js")]
     routes += [Route(path, call, methods=["POST"]) for path in by_name]
@@ -322,25 +322,25 @@ def make_app(desk: Desk) -> Starlette:
     return Starlette(routes=routes)
 
 
-async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
-    """The steps of a question and its answer, a line each. It stops when the page goes away."""
+async def _stream_events(session: WebSession, body: bytes) -> AsyncIterator[str]:
+    """Yield a line for each step of a question and for its answer; stop if the page disconnects."""
     loop, stopped = asyncio.get_running_loop(), threading.Event()
     events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
-    def tell(event: dict[str, Any]) -> None:
+    def send(event: dict[str, Any]) -> None:
         with suppress(RuntimeError):  # the server has ended
             loop.call_soon_threadsafe(events.put_nowait, event)
 
     def work() -> None:
         try:
-            ask = validate_call(desk.ask)
-            tell({"answer": ask(**json.loads(given), tell=tell, stopped=stopped.is_set)})
+            ask = validate_call(session.ask)
+            send({"answer": ask(**json.loads(body), send=send, stopped=stopped.is_set)})
         except asyncio.CancelledError:
-            tell({"error": "stopped"})
-        except Exception as error:  # noqa: BLE001 - a person reads it on the page
-            tell(_plain(error))
+            send({"error": "stopped"})
+        except Exception as error:  # noqa: BLE001 - the page shows it
+            send(_error_json(error))
 
-    # No daemon: Python's end would cut it off within DuckDB, and abort.
+    # Not a daemon: Python's exit would stop it inside DuckDB, which aborts.
     threading.Thread(target=work).start()
     try:
         event: dict[str, Any] = {}
@@ -354,7 +354,7 @@ async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
 app = Typer(rich_markup_mode=None, add_completion=False)
 
 
-# ---- Who may use the page: the one browser that came with the printed address.
+# ---- Access: only for the browser that opened the printed address.
 
 LOOPBACK = "127.0.0.1"
 HEADERS = toml_table(__package__, "headers.toml")
@@ -362,11 +362,10 @@ _NO_ENTRY = "Open the address that art-e web printed; it works once. A new run p
 
 
 class Guard:
-    """Lets requests of the one browser through to an app, and adds `HEADERS` to every response.
-    Everything else gets one line: another site that had its name point here (the Host header), a
-    form on another site (Origin), and another user of this machine (the cookie). All lies below a
-    secret path, to which the cookie belongs: browsers send cookies to every port of a host, and
-    what another user has listening there must not learn this one."""
+    """Passes requests of one browser on to an app, and adds `HEADERS` to every response. It rejects
+    DNS rebinding (by the Host header), forms on other sites (Origin), and other users of this
+    machine (the cookie). The cookie is limited to a secret path, because browsers send cookies to
+    every port of a host, where another user's server could read it."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
@@ -388,7 +387,7 @@ class Guard:
         await (refusal or self._app)(inside, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        """What to answer instead of the page; None lets the request through."""
+        """Return the response to a rejected request, or None."""
         host = request.headers.get("host", "")
         if host not in self._hosts:
             return responses.PlainTextResponse("There is nothing under this name.\n", 403)
@@ -398,7 +397,7 @@ class Guard:
             return responses.PlainTextResponse(_NO_ENTRY, 403)
         if self._token is not None and _same(request.query_params.get("token"), self._token):
             self._token = None
-            # No redirect: a browser that comes from a file would not send the cookie after one.
+            # Not a redirect: a browser coming from a file would not send the cookie after one.
             entered = responses.HTMLResponse('<meta http-equiv="refresh" content="0; url=./">')
             entered.set_cookie(
                 self._cookie, self._session, path=self._path, httponly=True, samesite="strict"
@@ -409,8 +408,8 @@ class Guard:
         return None
 
 
-def _same(given: str | None, secret: str) -> bool:
-    return given is not None and secrets.compare_digest(given.encode(), secret.encode())
+def _same(value: str | None, secret: str) -> bool:
+    return value is not None and secrets.compare_digest(value.encode(), secret.encode())
 
 
 @app.command()
@@ -428,7 +427,7 @@ def web(
         Option(metavar="PORT", min=1, max=65_535, help="Port to listen on [default: a free one]."),
     ] = None,
     no_browser: Annotated[
-        bool, Option("--no-browser", help="Print the address, and open no browser.")
+        bool, Option("--no-browser", help="Print the address without opening a browser.")
     ] = False,
 ) -> None:
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
@@ -436,11 +435,11 @@ def web(
         options = model_options.Options(
             max_cost=max_cost, junk=junk, timeout=timeout, retries=retries
         )
-        desk = Desk(file, opened, model or default_model(), options)
+        session = WebSession(file, opened, model or default_model(), options)
         with explained(f"can't listen on port {port}", "choose another with --port"):
             listening = socket.create_server((LOOPBACK, port or 0))
         with listening, NamedTemporaryFile("w", suffix=".html") as opening:
-            guard = Guard(make_app(desk), listening.getsockname()[1])
+            guard = Guard(make_app(session), listening.getsockname()[1])
             print_line(guard.address)
             sys.stdout.flush()
             note("opens once, in one browser on this machine; Ctrl-C ends it")
@@ -449,11 +448,11 @@ def web(
                 opening.write(f'<meta http-equiv="refresh" content="0; url={guard.address}">')
                 opening.flush()
                 page = Path(opening.name).as_uri()
-                # Some browsers return only when they end.
+                # Some browsers return only when they are closed.
                 threading.Thread(target=webbrowser.open, args=[page], daemon=True).start()
             config = uvicorn.Config(
                 guard, lifespan="off", ws="none", server_header=False, timeout_graceful_shutdown=1,
-                # Without a log: it would hold the token.
+                # No log, because it would contain the token.
                 log_config=None, log_level="critical", access_log=False,
             )  # fmt: skip
             uvicorn.Server(config).run([listening])

@@ -1,4 +1,4 @@
-"""`art-e web`: who may enter, what is served, and the page in a real browser."""
+"""`art-e web`: access, requests, and the page in a real browser."""
 
 import json
 import re
@@ -23,15 +23,15 @@ from tests.provider import NEVER_S, Reply, Request, openai, rate_limited, refuse
 
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
 QUESTION = "When does the warehouse lease end?"
-# What calls a model takes seconds to load where others use the cores too.
+# On busy cores a model's client takes seconds to load.
 expect.set_options(timeout=1000 * WAIT_S)
 
 
 @contextmanager
 def served(db: Path, home: Path, *options: str) -> Iterator[str]:
-    """Runs `art-e web`; the address that it printed."""
-    own = {"ART_E_HOME": str(home)}
-    with start(["web", "--db", db, *options], own, stderr=None) as process:
+    """Run `art-e web`, and yield the address that it prints."""
+    environment = {"ART_E_HOME": str(home)}
+    with start(["web", "--db", db, *options], environment, stderr=None) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()
@@ -41,7 +41,7 @@ def served(db: Path, home: Path, *options: str) -> Iterator[str]:
 
 
 class Client(httpx.Client):
-    """A browser that has opened the address, without its page."""
+    """A client with the cookie of a browser that opened the address."""
 
     def __init__(self, address: str) -> None:
         page = address.partition("?")[0]
@@ -53,10 +53,10 @@ class Client(httpx.Client):
         return self.post(f"/call/{name}", json=fields, headers={"Origin": self.home}).json()
 
     def ask(self, question: str, **fields: Any) -> list[dict[str, Any]]:
-        """The lines of an answer."""
-        asked = {"question": question, "inbox": ANN, "talk": "", **fields}
-        told = self.post("/ask", json=asked, headers={"Origin": self.home}).text
-        return [json.loads(line) for line in told.splitlines()]
+        """Return the lines of an answer."""
+        fields = {"question": question, "inbox": ANN, "conversation": "", **fields}
+        lines = self.post("/ask", json=fields, headers={"Origin": self.home}).text
+        return [json.loads(line) for line in lines.splitlines()]
 
     def read(self, inbox: str, message_id: str) -> Any:
         return self.call("mail", inbox=inbox, message_id=message_id, whole=True)
@@ -74,7 +74,7 @@ def client(owned_db: Path, home: Path) -> Iterator[Client]:
         yield client
 
 
-def test_the_address_works_once_and_for_one_browser(owned_db: Path, home: Path) -> None:
+def test_address_admits_one_browser_once(owned_db: Path, home: Path) -> None:
     with served(owned_db, home) as address, httpx.Client(trust_env=False) as first:
         page = address.partition("?")[0]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{22}/", page)
@@ -84,7 +84,7 @@ def test_the_address_works_once_and_for_one_browser(owned_db: Path, home: Path) 
         assert entered.status_code == 200 and 'url=./"' in entered.text
         cookie = entered.headers["set-cookie"].lower()
         assert "httponly" in cookie and "samesite=strict" in cookie
-        # A browser sends it to no page of another port: none is below this path.
+        # Servers on other ports have no page below this path, so they don't get the cookie.
         assert f"path={urlsplit(page).path.lower()};" in cookie
         assert first.get(urljoin(page, "/")).status_code == 403
         assert first.get(page).status_code == 200
@@ -93,7 +93,7 @@ def test_the_address_works_once_and_for_one_browser(owned_db: Path, home: Path) 
         assert "art-e web" in refused.text
 
 
-def test_only_its_own_name_and_its_own_page_are_answered(client: Client) -> None:
+def test_other_hosts_and_origins_are_rejected(client: Client) -> None:
     port = client.home.rpartition(":")[2]
     fields = {"inbox": ANN, "query": "lease"}
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1.evil:{port}"):
@@ -105,7 +105,7 @@ def test_only_its_own_name_and_its_own_page_are_answered(client: Client) -> None
     assert "hits" in client.post("/call/search", json=fields, headers=headers).json()
 
 
-def test_every_response_has_the_headers(client: Client) -> None:
+def test_every_response_has_security_headers(client: Client) -> None:
     origin = {"Origin": client.home}
     responses = [
         *(client.get(each) for each in ("/", "/page.js", "/page.css", "/nothing", "/ask", "/a/b")),
@@ -124,11 +124,11 @@ def test_every_response_has_the_headers(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_it(owned_db: Path, process: Process) -> None:
+def test_ctrl_c_ends_the_server(owned_db: Path, process: Process) -> None:
     with openai(lambda _: says("late", delay_s=NEVER_S)):
         running = process("web", "--db", owned_db, "--model", "o3")
         assert running.stdout is not None
-        fields = {"question": QUESTION, "inbox": ANN, "talk": ""}
+        fields = {"question": QUESTION, "inbox": ANN, "conversation": ""}
         with (
             closing(Client(running.stdout.readline().strip())) as client,
             client.stream("POST", "/ask", json=fields, headers={"Origin": client.home}) as steps,
@@ -140,14 +140,14 @@ def test_ctrl_c_ends_it(owned_db: Path, process: Process) -> None:
     assert "Traceback" not in stderr and "token" not in stderr
 
 
-def test_nothing_of_another_inbox_or_a_later_day(client: Client) -> None:
+def test_other_inboxes_and_later_mail_are_hidden(client: Client) -> None:
     assert "March 31" in client.read(ANN, LEASE_ID)["mails"][0]["body"]
     for inbox, message_id in ((ANN, "<lease.2@harbor.example>"), (BOB, HOSTILE_ID), (ANN, "<no>")):
         [error] = client.read(inbox, message_id).values()
         assert error == f"that mail is not in the inbox of {inbox}"
-    found = client.call("search", inbox=ANN, query="lease OR lunch")["hits"]
-    assert {each["message_id"] for each in found} == {LEASE_ID, "<lunch.1@harbor.example>"}
-    # What is shown is cleaned.
+    hits = client.call("search", inbox=ANN, query="lease OR lunch")["hits"]
+    assert {hit["message_id"] for hit in hits} == {LEASE_ID, "<lunch.1@harbor.example>"}
+    # Text for the page is cleaned.
     [hit] = client.call("search", inbox=ANN, query="zebra")["hits"]
     [mail] = client.read(ANN, HOSTILE_ID)["mails"]
     assert_safe("".join(map(str, [*hit.values(), *mail.values()])))
@@ -159,47 +159,48 @@ def test_errors_are_one_line(client: Client) -> None:
         "no letter or digit": client.call("search", inbox=ANN, query="..."),
         "reload it": client.call("search", inbox=ANN),
         "open its conversation": client.call("rate", run="none", rating="good", right=""),
-        "can't be read": client.post("/ask", content=b"{}", headers=ask).json(),
+        "invalid request": client.post("/ask", content=b"{}", headers=ask).json(),
     }
-    for part, given in errors.items():
-        assert part in given["error"] and not re.search("\n|internal error", given["error"])
+    for part, result in errors.items():
+        assert part in result["error"] and not re.search("\n|internal error", result["error"])
 
 
-def test_an_answer_in_parts(owned_db: Path, home: Path) -> None:
-    said = "It ends on March 31, 2002"
-    replies = [says(None, answer(f"{said}\x1b]0;owned\x07", LEASE_ID))]
+def test_answer_arrives_in_parts(owned_db: Path, home: Path) -> None:
+    text = "It ends on March 31, 2002"
+    replies = [says(None, answer(f"{text}\x1b]0;owned\x07", LEASE_ID))]
     with openai(replies), entering(owned_db, home, "--model", "openai/gpt-4.1") as client:
         *events, last = client.ask("When?")
     parts = [each["arriving"] for each in events if "arriving" in each]
-    assert len(set(parts)) > 3 and parts[-1] == last["answer"]["answer"] == said
-    # Half of an escape is harmless text, until its rest takes it away.
-    assert all(said.startswith(each[: len(said)]) and "\x1b" not in each for each in parts)
+    assert len(set(parts)) > 3 and parts[-1] == last["answer"]["answer"] == text
+    # Half of an escape sequence is harmless text, which disappears with the rest.
+    assert all(text.startswith(each[: len(text)]) and "\x1b" not in each for each in parts)
 
 
-def test_conversations_are_kept(owned_db: Path, home: Path) -> None:
-    """Of this inbox up to this day alone; after a restart they are as they were, and go on."""
+def test_conversations_resume_after_a_restart(owned_db: Path, home: Path) -> None:
+    """Only those about this inbox and day are listed."""
     early = ("--as-of", "2001-05-01")
     with entering(owned_db, home, *early) as client:
         first = client.ask(QUESTION)[-1]["answer"]
-        assert client.ask("And the zebra?", talk=first["talk"])[-1]["answer"]["sources"]
+        name = first["conversation"]
+        assert client.ask("And the zebra?", conversation=name)[-1]["answer"]["sources"]
         client.call("rate", run=first["run"], rating="bad", right="Never")
     with entering(owned_db, home) as client:
-        later = client.ask(QUESTION)[-1]["answer"]
-        [listed] = client.call("talks", inbox=ANN)["talks"]
-        assert listed["talk"] == later["talk"] != first["talk"]
-        assert "this file and day" in client.call("talk", talk=first["talk"])["error"]
+        later = client.ask(QUESTION)[-1]["answer"]["conversation"]
+        [row] = client.call("conversations", inbox=ANN)["conversations"]
+        assert row["conversation"] == later != name
+        assert "this file and day" in client.call("conversation", conversation=name)["error"]
     with entering(owned_db, home, *early) as client:
-        [listed] = client.call("talks", inbox=ANN)["talks"]
-        assert {"talk": first["talk"], "title": QUESTION, "questions": 2}.items() <= listed.items()
-        again, _ = client.call("talk", talk=first["talk"])["entries"]
+        [row] = client.call("conversations", inbox=ANN)["conversations"]
+        assert {"conversation": name, "title": QUESTION, "questions": 2}.items() <= row.items()
+        again, _ = client.call("conversation", conversation=name)["entries"]
         rated = {"rating": "bad", "right": "Never"}
         assert again == {**first, "took": again["took"], "rated": rated}
-        assert client.call("talks", inbox=BOB) == {"talks": []}
-        for inbox, talk in ((BOB, first["talk"]), (ANN, later["talk"]), (ANN, "x")):
-            [refused] = client.ask("Who?", inbox=inbox, talk=talk)[-1:]
+        assert client.call("conversations", inbox=BOB) == {"conversations": []}
+        for inbox, other in ((BOB, name), (ANN, later), (ANN, "x")):
+            [refused] = client.ask("Who?", inbox=inbox, conversation=other)[-1:]
             assert "begin a new one" in refused["error"]
-        assert client.ask("Who?", talk=first["talk"])[-1]["answer"]["talk"] == first["talk"]
-        third = client.call("talk", talk=first["talk"])["entries"][2]
+        assert client.ask("Who?", conversation=name)[-1]["answer"]["conversation"] == name
+        third = client.call("conversation", conversation=name)["entries"][2]
     config = json.loads((home / "runs" / third["run"] / "config.json").read_text())
     assert [question for question, _ in config["talk"]] == [QUESTION, "And the zebra?"]
 
@@ -212,7 +213,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def visit(browser: Browser, db: Path, home: Path, *options: str, **window: Any) -> Iterator[Page]:
-    """Opens the page; by the end it may not have complained, or fetched from elsewhere."""
+    """Open the page; check at the end that it logged no error and fetched only from here."""
     opened = Visit(browser, loopback=True, **window)
     with served(db, home, *options) as address, closing(opened):
         opened.page.goto(address)
@@ -235,7 +236,7 @@ SCRIPT = [
 ]  # fmt: skip
 
 
-def test_a_conversation(browser: Browser, owned_db: Path, home: Path) -> None:
+def test_page_shows_a_conversation(browser: Browser, owned_db: Path, home: Path) -> None:
     replies = list(SCRIPT)
 
     def reply(request: Request) -> Reply:
@@ -253,14 +254,14 @@ def test_a_conversation(browser: Browser, owned_db: Path, home: Path) -> None:
             entries.locator("summary").click()
             expect(entries.locator(".steps")).to_contain_text('searched "warehouse lease"')
             expect(entries.locator(".steps")).to_contain_text("2 of 3")
-            # The source opens with its sentence marked, then its conversation.
+            # The source opens with its sentence highlighted.
             page.get_by_role("button", name="Warehouse lease").click()
             mail = page.get_by_role("complementary")
             expect(mail.locator("mark")).to_have_text("The warehouse lease ends on March 31, 2002.")
             expect(mail).to_contain_text("Bob Berg <bob@harbor.example>")
             entries.get_by_role("button", name="Good").click()
             expect(entries.get_by_role("status")).to_have_text("Kept: good")
-            # A follow-up knows what was said; a bad answer is put right.
+            # A follow-up has the history; a bad answer is corrected.
             ask(page, "Who said so?")
             second = entries.nth(1)
             second.get_by_role("button", name="Bad").click()
@@ -272,13 +273,13 @@ def test_a_conversation(browser: Browser, owned_db: Path, home: Path) -> None:
             expect(entries.nth(2).locator(".steps")).to_contain_text("waiting for openai/o3")
             page.get_by_text("Search", exact=True).first.click()
             ask(page, "noodles", "Search")
-            expect(page.locator("#found mark")).to_have_text("Noodles")
+            expect(page.locator("#results mark")).to_have_text("Noodles")
             page.get_by_text("Ask", exact=True).first.click()
             page.get_by_role("button", name="Stop").click()
             expect(entries.nth(2)).to_contain_text("Stopped")
             ask(page, "And the weather?")
             expect(entries.nth(3).locator(".answer")).to_have_text("I don’t know")
-            # A reload shows all of it as it was; the history brings it back.
+            # A reload keeps the conversation, and the history reopens it.
             page.reload()
             expect(entries).to_have_count(4)
             expect(entries.nth(2)).to_contain_text("Stopped")
@@ -293,17 +294,17 @@ def test_a_conversation(browser: Browser, owned_db: Path, home: Path) -> None:
             expect(entries).to_have_count(0)
             ask(page, QUESTION)
             expect(entries.locator(".answer")).to_have_text("It ends on March 31, 2002")
-        asked = [each.messages[1]["content"] for each in provider.requests]
-    follow_up = next(each for each in asked if each.startswith("Who said so?"))
+        questions = [each.messages[1]["content"] for each in provider.requests]
+    follow_up = next(each for each in questions if each.startswith("Who said so?"))
     assert f"- {QUESTION}\n  It ends on March 31, 2002" in follow_up
-    assert asked[-1] == QUESTION
+    assert questions[-1] == QUESTION
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ART_E_HOME", str(home))
-        given = [(each.rating, each.question, each.right_answer) for each in read_ratings()]
-    assert given == [("good", QUESTION, None), ("bad", "Who said so?", "Ann")]
+        ratings = [(each.rating, each.question, each.right_answer) for each in read_ratings()]
+    assert ratings == [("good", QUESTION, None), ("bad", "Who said so?", "Ann")]
 
 
-def test_a_failure_looks_like_one(browser: Browser, owned_db: Path, home: Path) -> None:
+def test_page_shows_failures(browser: Browser, owned_db: Path, home: Path) -> None:
     script = [
         refuses(401, "Incorrect API key"), refuses(500, "Down"),
         says(None, answer("Ann", LEASE_ID)), *[says("It ends in June.")] * 2,
@@ -335,8 +336,8 @@ def test_a_failure_looks_like_one(browser: Browser, owned_db: Path, home: Path) 
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1400, True)])
-def test_it_fits(browser: Browser, tmp_path: Path, home: Path, width: int, dark: bool) -> None:
-    """With a mail that would do something, were it markup, and words with nowhere to break."""
+def test_page_fits(browser: Browser, tmp_path: Path, home: Path, width: int, dark: bool) -> None:
+    """With a mail full of markup, and words without a place to break."""
     file = "v" * 80
     body = f"The zebra lease ends on May 3. {EVIL} {'w' * 300}\n"
     reply = {"subject": f"Re: Zebra {EVIL}", "date": "Tue, 7 Jan 2020 09:00:00 +0000"}
@@ -369,13 +370,13 @@ def test_it_fits(browser: Browser, tmp_path: Path, home: Path, width: int, dark:
         page.keyboard.press("t")
         expect(mail.locator("section")).to_have_count(2)
         check()
-        # The second mail repeats the first, until its quoted text is asked for.
+        # The second mail's quote of the first is folded.
         expect(mail.locator(".body").last).to_have_text("[earlier text left out]")
         mail.get_by_role("button", name="Show quoted text").click()
         expect(mail.locator(".body").last).to_contain_text(EVIL)
         page.keyboard.press("Escape")
         page.keyboard.type("/zebra\n")
-        expect(page.locator("#found .card")).to_have_count(2)
+        expect(page.locator("#results .card")).to_have_count(2)
         ask(page, "zebra foo:bar", "Search")
         expect(page.get_by_role("alert")).not_to_be_empty()
         check()

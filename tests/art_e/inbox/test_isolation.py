@@ -30,7 +30,7 @@ from art_e.inbox.query import parse_query
 from art_e.models.base import OFFLINE
 from art_e.offline import OfflinePolicy
 from art_e.question import Question
-from art_e.web.server import Desk
+from art_e.web.server import WebSession
 from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
@@ -388,7 +388,7 @@ class Side(NamedTuple):
 
     files: dict[bool, InboxFile]
     shell: duckdb.DuckDBPyConnection
-    desk: Desk
+    session: WebSession
     address: str
     as_of: dt.date | None
 
@@ -418,8 +418,8 @@ def shown_on(
         return [answer_call(inbox, name, arguments) for name, arguments in calls]
     if surface == "page":
         has = inbox.read(ids[0]) is not None
-        mail = has and side.desk.mail(address, ids[0], whole=True, words=words, junk=query.junk)
-        return side.desk.search(address, text), mail, side.desk.inbox(address)
+        mail = has and side.session.mail(address, ids[0], whole=True, words=words, junk=query.junk)
+        return side.session.search(address, text), mail, side.session.inbox(address)
     if surface == "ask":
         episode = Episode(inbox, Question("q", f"What is {' '.join(words)}?", address))
         trajectory = asyncio.run(run_episode(episode, OfflinePolicy(), "run"))
@@ -485,8 +485,8 @@ def test_an_inbox_shows_its_owners_copies_alone(
             write_people(path, person)
             files = {junk: InboxFile(path, junk=junk) for junk in (False, True)}
             inbox = files[True].open_inbox(person[-1], as_of)
-            desk = Desk(files[False], inbox, OFFLINE, Options())
-            sides.append(Side(files, plain_connection(path), desk, person[0], as_of))
+            session = WebSession(files[False], inbox, OFFLINE, Options())
+            sides.append(Side(files, plain_connection(path), session, person[0], as_of))
         terms = sides[1].shell.execute("SELECT word FROM terms").fetchall()
         known = {word for (word,) in terms}
         for _ in range(tries(30, 60)):

@@ -218,7 +218,7 @@ def test_a_model_that_ends_is_named_with_what_follows_it() -> None:
 # What a model can do, known without asking it.
 
 
-@pytest.mark.parametrize("cells", table_rows(__file__, "supports.tsv"))
+@pytest.mark.parametrize("cells", table_rows(__file__, "capabilities.tsv"))
 def test_capabilities(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     model, native, choice, _ = cells
     for provider in ("GEMINI", "ANTHROPIC", "DEEPSEEK"):
