@@ -133,7 +133,7 @@ def checkpoint_folder(name: str, kind: Literal["model", "adapter"] = "model") ->
     if local.is_dir():
         if (local / needed).is_file():
             return local.resolve()
-        raise UserError(f"{name} is not a {kind}: it has no {needed}; name the folder that has it")
+        raise UserError(f"{name} has no {needed}; name the folder of the {kind}")
     if local.exists():
         raise UserError(f"{name} is a file; name the folder of the {kind}")
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
@@ -153,7 +153,7 @@ def checkpoint_folder(name: str, kind: Literal["model", "adapter"] = "model") ->
         fix = f"with a network: hf download {name}"
         raise UserError(f"there is no folder {name}, and {why}; {fix}") from None
     if not (folder / needed).is_file():
-        raise UserError(f"{name} on the hub is not a {kind}: it has no {needed}; use another id")
+        raise UserError(f"{name} on the hub has no {needed}; use the id of the {kind}")
     return folder
 
 

@@ -136,7 +136,7 @@ def servers() -> Iterator[list[LocalServer]]:
         ]
 
 
-def test_local_models_first(
+def test_models_here_first(
     art_e: Run, servers: list[LocalServer], bare: pytest.MonkeyPatch
 ) -> None:
     bare.setenv("HTTP_PROXY", "http://127.0.0.1:9")

@@ -90,7 +90,7 @@ def test_a_runs_adapter_is_served_on_its_model_in_its_form(
 @pytest.mark.parametrize(
     ("args", "words"),
     [("base --adapter mine", "--model local:base+mine"), ("{run}/none", "there is no folder"),
-     ("{checkpoint} --adapter {checkpoint}", "is no adapter"), ("{run}", "no best checkpoint yet")],
+     ("{checkpoint} --adapter {checkpoint}", "has no adapter_config.json"), ("{run}", "no best checkpoint yet")],
 )  # fmt: skip
 def test_user_errors_are_one_line(
     checkpoint: Path, run: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch, args: str, words: str
