@@ -1,4 +1,4 @@
-"""A model that says a script, asked by `art-e ask`."""
+"""`art-e ask` with a scripted model."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ ANSWER = message(answer("March 31, 2002", LEASE_ID))
 
 @pytest.fixture
 def ask(art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Asks a model that says the script, and fails after it as a provider does."""
+    """Ask a model that follows the script, and then fails as a provider does."""
 
     def run(
         *args: object, script: Any = (SEARCH, READ, ANSWER), cost: float | None = 0.002,

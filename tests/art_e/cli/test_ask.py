@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ LATER_ID = "<lease.2@harbor.example>"
 EARLY = ("--as-of", "2001-02-28")
 
 
-def test_json_has_the_answer_its_sources_and_the_trajectory(ask: Any, home: Path) -> None:
+def test_json_has_answer_sources_and_trajectory(ask: Any, home: Path) -> None:
     reply = json_of(ask(*EARLY, "--json"))
     source = {"message_id": LEASE_ID, "date": "2001-02-01T09:00Z", "subject": "Warehouse lease"}
     measured = ("seconds", "model_seconds", "tools_seconds", "call_seconds", "usage", "retries")
@@ -49,20 +50,20 @@ def test_json_has_the_answer_its_sources_and_the_trajectory(ask: Any, home: Path
 
 
 def test_dont_know_shows_the_best_passages(ask: Any) -> None:
-    """They are found whatever the model searched for."""
+    """Whatever the model searched for."""
     script = (message(search("giraffe")), DONT_KNOW)
-    shown = ask(*EARLY, script=script).stdout.splitlines()
-    assert shown[0] == "no answer: the model found none in this inbox; the best passages:"
-    assert shown[1].startswith(" 1. 2001-02-01  Bob") and shown[1].endswith(LEASE_ID)
-    assert shown[2:4] == ["    The warehouse lease ends on March 31, 2002.", "    Bob"]
+    lines = ask(*EARLY, script=script).stdout.splitlines()
+    assert lines[0] == "no answer: the model found none in this inbox; the best passages:"
+    assert lines[1].startswith(" 1. 2001-02-01  Bob") and lines[1].endswith(LEASE_ID)
+    assert lines[2:4] == ["    The warehouse lease ends on March 31, 2002.", "    Bob"]
     reply = json_of(ask(*EARLY, "--json", script=script))
     assert (reply["kind"], reply["abstained"], reply["sources"]) == ("none", True, [])
     passages = [(each["text"], each["message_id"]) for each in reply["passages"]]
-    assert passages[0] == ("\n".join(each.strip() for each in shown[2:4]), LEASE_ID)
+    assert passages[0] == ("\n".join(line.strip() for line in lines[2:4]), LEASE_ID)
     assert len({each for each, _ in passages}) == len(passages) <= 3
     words = "I don't know: no mail names the giraffe's keeper."
-    shown = ask(*EARLY, script=(message(search("giraffe")), message(answer(words)))).stdout
-    assert f"the model said: {words}" in shown
+    output = ask(*EARLY, script=(message(search("giraffe")), message(answer(words)))).stdout
+    assert f"the model said: {words}" in output
 
 
 @pytest.mark.parametrize(
@@ -71,13 +72,13 @@ def test_dont_know_shows_the_best_passages(ask: Any) -> None:
      ((WRONG, WRONG, WRONG), [], "no answer: too many wrong calls")],
 )  # fmt: skip
 def test_no_answer_is_explained(ask: Any, script: Any, options: list[str], words: str) -> None:
-    shown = ask(*options, script=script)
-    assert shown.exit_code == 0 and shown.stdout.startswith(words)
+    result = ask(*options, script=script)
+    assert result.exit_code == 0 and result.stdout.startswith(words)
     reply = json_of(ask(*options, "--json", script=script))
     assert (reply["abstained"], reply["sources"], reply["answer"]) == (False, [], None)
 
 
-def test_a_failing_model_is_our_fault_and_is_kept(ask: Any) -> None:
+def test_failed_call_exits_with_1_and_is_stored(ask: Any) -> None:
     result = ask("--json", script=[SEARCH], cost=None)
     assert result.exit_code == 1
     reply = json.loads(result.stdout)
@@ -87,7 +88,7 @@ def test_a_failing_model_is_our_fault_and_is_kept(ask: Any) -> None:
     assert trajectory.error is not None
 
 
-def test_a_question_comes_from_standard_input(process: Process, owned_db: Path) -> None:
+def test_question_is_read_from_stdin(process: Process, owned_db: Path) -> None:
     started = process("ask", "-", "--db", owned_db, "--json", stdin=subprocess.PIPE)
     stdout, stderr = started.communicate(f"{QUESTION}\n", timeout=WAIT_S)
     assert json.loads(stdout)["question"] == QUESTION, stderr
@@ -103,20 +104,22 @@ NAMES = st.sampled_from(["search_emails", "read_email", "return_final_answer", "
 
 
 @given(NAMES, JSON | st.text(max_size=20), JSON, st.text(max_size=5))
-def test_any_call_can_be_shown(name: str, arguments: Any, observation: Any, behind: str) -> None:
-    made = call(name, arguments if isinstance(arguments, str) else json.dumps(arguments), "c1")
-    content = json.dumps(observation) + behind
-    answered = {"role": "tool", "tool_call_id": "c1", "content": content}
-    [exchange] = exchanges([AssistantMessage(tool_calls=(made,)).to_chat(), answered])
+def test_any_call_is_printable(name: str, arguments: Any, observation: Any, suffix: str) -> None:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    content = json.dumps(observation) + suffix
+    reply = {"role": "tool", "tool_call_id": "c1", "content": content}
+    [exchange] = exchanges(
+        [AssistantMessage(tool_calls=(call(name, text, "c1"),)).to_chat(), reply]
+    )
     assert_safe(format_turn(1, exchange).plain)
 
 
-# ---- `art-e runs`, and what an answer without a model says.
+# ---- `art-e runs`, and an answer without a model.
 
 
 @pytest.fixture
 def reply(art_e: Run, db: Path) -> dict[str, Any]:
-    """The answer of `ask --json` without a model, whose run is the only one."""
+    """The output of `ask --json` without a model, from the only run."""
     before = art_e("runs", "list")
     assert (before.exit_code, before.stdout) == (0, "") and "art-e ask" in before.stderr
     result = art_e("ask", QUESTION, "--inbox", ANN, *EARLY, "--db", db, "--json")
@@ -126,7 +129,7 @@ def reply(art_e: Run, db: Path) -> dict[str, Any]:
     return answer
 
 
-def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> None:
+def test_runs_are_listed_and_shown(art_e: Run, reply: dict[str, Any]) -> None:
     assert "March 31, 2002" in reply["answer"]
     assert [each["message_id"] for each in reply["sources"]] == [LEASE_ID]
     assert (reply["model"], reply["cost_usd"], reply["kind"]) == ("offline", 0.0, "passages")
@@ -136,14 +139,14 @@ def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> N
     facts |= {"complete": True, "broken": None, "accuracy": {}, "cost_usd": 0}
     assert facts.items() <= listed.items()
     line = art_e("runs", "list").stdout.splitlines()[-1]
-    begun = dt.datetime.fromisoformat(listed["started_at"]).astimezone()
-    assert folder.name in line and f"{begun:%Y-%m-%d %H:%M}" in line and "$0.00" in line
+    started = dt.datetime.fromisoformat(listed["started_at"]).astimezone()
+    assert folder.name in line and f"{started:%Y-%m-%d %H:%M}" in line and "$0.00" in line
     show = ("runs", "show", folder.name)
-    shown = json_of(art_e(*show, "--json"))
-    [episode] = shown["episodes"]
+    record = json_of(art_e(*show, "--json"))
+    [episode] = record["episodes"]
     assert (episode["question"], episode["answer"]) == (QUESTION, reply["answer"])
-    assert shown["config"]["question"] == QUESTION
-    assert {"python", "art-e", "duckdb", "numpy"} <= set(shown["config"]["versions"])
+    assert record["config"]["question"] == QUESTION
+    assert {"python", "art-e", "duckdb", "numpy"} <= set(record["config"]["versions"])
     text = art_e("runs", "show", folder).stdout
     assert "model: offline" in text and reply["answer"] in text
     start = ("--episode", episode["episode_id"][:6])
@@ -173,21 +176,21 @@ def test_killed_and_broken_runs_are_listed(art_e: Run, reply: dict[str, Any], ho
     assert "config.json" in listed["garbled"]["broken"]
     result = art_e("runs", "list")
     assert result.exit_code == 0 and result.stdout.count("broken: ") == 2
-    shown = art_e("runs", "show", path.parent.name)
-    assert reply["answer"] in shown.stdout and "broken" in shown.stderr
-    assert_safe(result.stdout + shown.output)
-    # What looks for the last run passes a damaged one over.
+    broken = art_e("runs", "show", path.parent.name)
+    assert reply["answer"] in broken.stdout and "broken" in broken.stderr
+    assert_safe(result.stdout + broken.output)
+    # `ask -c` and `rate` skip damaged runs.
     path.write_text(whole)
     (path.parent / "COMPLETE").touch()
     assert art_e("ask", "-c", "Who said so?", "--json").exit_code == 0
     assert art_e("rate", "good").exit_code == 0
 
 
-# ---- Going on, with a real client library and a provider on this machine.
+# ---- Follow-ups, with a real client library and a provider on this machine.
 
 
-def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
-    """People see where mail goes and what it took."""
+def test_follow_up_gets_the_history(art_e: Run, db: Path) -> None:
+    """The output says where mail goes, and the cost."""
     script = [
         says(None, search("warehouse", "lease"), usage=Usage(10_000, 0, 1_000, 600)),
         rate_limited("0"), says(None, read("m1"), usage=Usage(20_000, 8_000, 500)),
@@ -197,20 +200,20 @@ def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
     with openai(script) as provider:
         first = art_e("ask", QUESTION, "--inbox", ANN, *EARLY, "--db", db, "--model", "o3")
         second = json_of(art_e("ask", "-c", "Who said so?", "--json"))
-        # The words of "When?" find nothing: the passages are those of what was said before.
+        # "When?" matches nothing, so the passages match the earlier questions.
         nothing = json_of(art_e("ask", "--continue", "When?", "--json"))
         sent = [request.body["messages"][1]["content"] for request in provider.requests]
     assert first.exit_code == 0, first.output
     host = provider.base_url.removeprefix("http://").removesuffix("/v1")
     assert first.stderr.startswith(f"mail text stays on this machine ({host}, openai/o3)")
-    found, source, took = first.stdout.splitlines()
-    assert found == "March 31, 2002"
+    text, source, cost_line = first.stdout.splitlines()
+    assert text == "March 31, 2002"
     assert source.startswith(" 1. ") and source.endswith(LEASE_ID)
-    assert took.startswith("3 turns, ") and " s (model " in took and " s, tools " in took
+    assert re.match(r"3 turns, .* s \(model .* s, tools ", cost_line)
     # o3 costs $2 a million prompt tokens, $0.50 cached, $8 completion: 36,000 + 24,000 + 1,750.
     cost = 0.072 + 0.012 + 0.014
-    spent = f"60,000 (24,000 cached) + 1,750 tokens, 1 retried, ${cost:.4f}, openai/o3"
-    assert took.endswith(spent)
+    tokens = f"60,000 (24,000 cached) + 1,750 tokens, 1 retried, ${cost:.4f}, openai/o3"
+    assert cost_line.endswith(tokens)
     assert (second["question"], second["answer"]) == ("Who said so?", "Bob")
     assert (second["inbox_address"], second["as_of"]) == (ANN, "2001-02-28")
     assert LEASE_ID in [each["message_id"] for each in nothing["passages"]]
@@ -219,8 +222,8 @@ def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
     assert sent[5] == f"When?\n\nIt follows up on:\n{earlier}\n- Who said so?\n  Bob"
     listed = json_of(art_e("runs", "list", "--json"))
     assert [each["question"] for each in listed] == ["When?", "Who said so?", QUESTION]
-    shown = json_of(art_e("runs", "show", "last", "--json"))
-    assert (shown["run"], shown["question"]) == (listed[0]["run"], "When?")
+    last = json_of(art_e("runs", "show", "last", "--json"))
+    assert (last["run"], last["question"]) == (listed[0]["run"], "When?")
 
 
 @pytest.mark.parametrize(
@@ -229,8 +232,8 @@ def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
      ("How much is it?", "warehouse lease end"),
      ("Did Bob order noodles for lunch?", "bob order noodles lunch")],
 )  # fmt: skip
-def test_words_of_a_follow_up(art_e: Run, owned_db: Path, question: str, keywords: str) -> None:
-    """Its own and the earlier ones, unless its own are enough; never the words around them."""
+def test_follow_up_searches(art_e: Run, owned_db: Path, question: str, keywords: str) -> None:
+    """For earlier words too, unless it has enough; never for uninformative words."""
     assert art_e("ask", *QUESTION.split(), "--db", owned_db).exit_code == 0
     reply = json_of(art_e("ask", "-c", *question.split(), "--json"))
     [trajectory] = read_trajectories(Path(reply["trajectory"]))
@@ -240,14 +243,14 @@ def test_words_of_a_follow_up(art_e: Run, owned_db: Path, question: str, keyword
         assert {LEASE_ID, LATER_ID} == {each["message_id"] for each in reply["passages"]}
 
 
-def test_the_scope_of_a_talk(art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_scope(art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(owned_db.parent)
     ask = ("ask", QUESTION, "--db", owned_db.name)
     assert art_e(*ask, *EARLY).exit_code == 0
     other = ["--inbox", "bob@harbor.example"]
-    for change, talk in ([], 1), (["--as-of", "2001-02-02"], 0), (other, 0):
+    for change, length in ([], 1), (["--as-of", "2001-02-02"], 0), (other, 0):
         assert art_e(*ask, "-c", *change).exit_code == 0
-        assert len(json_of(art_e("runs", "show", "last", "--json"))["config"]["talk"]) == talk
+        assert len(json_of(art_e("runs", "show", "last", "--json"))["config"]["talk"]) == length
 
 
 OPTIONS = {
@@ -267,7 +270,7 @@ RECIPE = {"recipe": "form.toml", "max_turns": None}
         (["--model", "local:x"], 5, OF_MODEL),
     ],
 )
-def test_a_follow_up_keeps_the_options(
+def test_follow_up_keeps_options(
     ask: Any, art_e: Run, owned_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     more: list[str], turns: int, changed: dict[str, Any],
 ) -> None:  # fmt: skip
@@ -283,17 +286,17 @@ def test_a_follow_up_keeps_the_options(
     assert (config["max_turns"], len(config["talk"])) == (turns, 1)
 
 
-def test_a_rating_keeps_what_was_asked_and_what_is_right(art_e: Run, ask: Any) -> None:
+def test_rating_has_question_answer_and_correction(art_e: Run, ask: Any) -> None:
     ask("--as-of", "2001-12-31")
     assert "good: When does" in art_e("rate", "good").stderr
     bad = ("rate", "bad", "--answer", "April 30, 2003", "--source")
     assert "no mail none@x in the inbox" in the_error(art_e(*bad, "none@x"))
     assert json_of(art_e(*bad, "1", "--json"))["right_sources"] == [LEASE_ID]
-    given = json_of(art_e(*bad, LATER_ID.strip("<>"), "--json"))
-    assert (given["rating"], given["right_answer"]) == ("bad", "April 30, 2003")
-    assert given["right_sources"] == [LATER_ID]
-    assert (given["answer"], given["sources"]) == ("March 31, 2002", [LEASE_ID])
-    assert (given["inbox_address"], given["as_of"], given["talk"]) == (ANN, "2001-12-31", False)
+    saved = json_of(art_e(*bad, LATER_ID.strip("<>"), "--json"))
+    assert (saved["rating"], saved["right_answer"]) == ("bad", "April 30, 2003")
+    assert saved["right_sources"] == [LATER_ID]
+    assert (saved["answer"], saved["sources"]) == ("March 31, 2002", [LEASE_ID])
+    assert (saved["inbox_address"], saved["as_of"], saved["talk"]) == (ANN, "2001-12-31", False)
 
 
 def test_ratings_become_questions(art_e: Run, ask: Any, owned_db: Path, tmp_path: Path) -> None:
@@ -301,8 +304,8 @@ def test_ratings_become_questions(art_e: Run, ask: Any, owned_db: Path, tmp_path
     make = ("golden", "from-ratings", "--db", owned_db, "--out", folder, "--json")
     assert "nothing is rated yet" in the_error(art_e(*make))
 
-    def rated(said: str | None, *rating: str, question: str = QUESTION, more: Any = ()) -> None:
-        script = (SEARCH, READ, message(answer(said, LEASE_ID)))
+    def rated(text: str | None, *rating: str, question: str = QUESTION, more: Any = ()) -> None:
+        script = (SEARCH, READ, message(answer(text, LEASE_ID)))
         assert ask("--as-of", "2001-12-31", *more, script=script, question=question).exit_code == 0
         assert art_e("rate", *rating).exit_code == 0
 

@@ -1,4 +1,4 @@
-"""What every command promises: JSON, errors of one line, hostile text."""
+"""Behaviour of all commands: JSON, one-line errors, hostile text."""
 
 import contextlib
 import json
@@ -25,7 +25,6 @@ LEASE_2, LUNCH = "<lease.2@harbor.example>", "<lunch.1@harbor.example>"
 IN_ANN, EARLY = ["--inbox", ANN], ["--as-of", "2001-02-28"]
 
 
-# A command line, and words of its error.
 @pytest.mark.parametrize("cells", table_rows(__file__, "user_errors.tsv"))
 def test_user_errors(art_e: Run, db: Path, home: Path, cells: list[str]) -> None:
     line, *words = cells
@@ -38,7 +37,9 @@ def test_user_errors(art_e: Run, db: Path, home: Path, cells: list[str]) -> None
 
 
 @pytest.mark.parametrize("command", ["inboxes", "search x", "read x", "ask x", "mcp"])
-def test_a_bad_file_has_its_fix(art_e: Run, home: Path, tmp_path: Path, command: str) -> None:
+def test_error_of_a_bad_file_has_a_fix(
+    art_e: Run, home: Path, tmp_path: Path, command: str
+) -> None:
     args = [*command.split(), *(IN_ANN if command != "inboxes" else [])]
     assert f"art-e ingest SOURCE --db {home / 'inbox.duckdb'}" in the_error(art_e(*args))
     corrupt = tmp_path / "corrupt.duckdb"
@@ -46,7 +47,7 @@ def test_a_bad_file_has_its_fix(art_e: Run, home: Path, tmp_path: Path, command:
     assert f"art-e ingest SOURCE --db {corrupt}" in the_error(art_e(*args, "--db", corrupt))
 
 
-def test_our_fault_is_one_line(art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_one_line(art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fail = Mock(side_effect=ZeroDivisionError("by\nzero"))
     monkeypatch.setattr("art_e.inbox.file.InboxFile.inboxes", fail)
     error = the_error(art_e("inboxes", "--db", db), code=1)
@@ -55,13 +56,13 @@ def test_our_fault_is_one_line(art_e: Run, db: Path, monkeypatch: pytest.MonkeyP
     assert "Traceback" in art_e("inboxes", "--db", db).stderr
 
 
-def test_what_the_operating_system_refuses_is_mendable(art_e: Run, tmp_path: Path) -> None:
+def test_operating_system_error_has_a_fix(art_e: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     error = the_error(art_e("ingest", "synthetic:1000", "--db", tmp_path / "file" / "x.duckdb"))
     assert "name another place" in error
 
 
-def test_a_reader_that_goes_away_is_no_error(process: Any, db: Path) -> None:
+def test_closed_stdout_is_not_an_error(process: Any, db: Path) -> None:
     with process("search", "lease", *IN_ANN, "--db", db) as started:
         assert started.stdout is not None and started.stderr is not None
         started.stdout.close()
@@ -69,14 +70,14 @@ def test_a_reader_that_goes_away_is_no_error(process: Any, db: Path) -> None:
         assert started.wait() == 141
 
 
-def test_it_runs_where_the_terminal_knows_ascii_only(db: Path, home: Path) -> None:
+def test_commands_run_on_an_ascii_terminal(db: Path, home: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "ART_E_HOME": str(home)}
     command = [sys.executable, "-m", "art_e", "search", "Ünïcode", *IN_ANN, "--db", str(db)]
     subprocess.run(command, capture_output=True, env=environment, check=True)
 
 
-def test_what_needs_no_model_imports_none(db: Path, home: Path) -> None:
-    """A key in the environment changes nothing in that."""
+def test_commands_without_a_model_import_no_client(db: Path, home: Path) -> None:
+    """Even with a key in the environment."""
     models = ("litellm", "openai", "torch", "transformers", "tiktoken", "mcp", "dotenv")
     slow = ("duckdb", "numpy", "pyarrow", "pydantic", "datasets", "rich", "asyncio", *models)
     commands = [
@@ -95,8 +96,8 @@ def test_what_needs_no_model_imports_none(db: Path, home: Path) -> None:
         "        from art_e.cli import doctor\n        doctor.DRIVER = Path('none')\n"
         "    try:\n        app(command)\n"
         "    except SystemExit as end:\n        assert not end.code, command\n"
-        "    found = [name for name in heavy if name in sys.modules]\n"
-        "    assert not found, (command, found)\n"
+        "    loaded = [name for name in heavy if name in sys.modules]\n"
+        "    assert not loaded, (command, loaded)\n"
     )
     environment = {**os.environ, "ART_E_HOME": str(home), "OPENAI_API_KEY": "sk-0123456789ab"}
     command = [sys.executable, "-c", script]
@@ -114,20 +115,20 @@ def test_inboxes_lists_the_largest_first(art_e: Run, db: Path) -> None:
     assert result.stderr == "2 more; --limit 3 shows all\n"
 
 
-def test_search_finds_the_best_first(art_e: Run, db: Path) -> None:
+def test_search_shows_the_best_first(art_e: Run, db: Path) -> None:
     search = ("search", "warehouse", "landlord", *IN_ANN, "--db", db)
     hits = json_of(art_e(*search, "--json"))
     assert [hit["message_id"] for hit in hits] == [LEASE_2, LEASE_ID]
     assert hits[1]["missing"] == ["landlord"]
-    shown = art_e(*search).stdout
-    assert "2001-06-01  Bob Berg <bob@harbor.example>  Warehouse lease, again" in shown
-    assert f"{LEASE_ID}   without: landlord" in shown
-    for filters, found in {
+    text = art_e(*search).stdout
+    assert "2001-06-01  Bob Berg <bob@harbor.example>  Warehouse lease, again" in text
+    assert f"{LEASE_ID}   without: landlord" in text
+    for filters, ids in {
         "--to bob --after 2001-02-01 --limit 1": [LUNCH],
         "--from bob --as-of 2001-05-31": [LEASE_ID],
     }.items():
         hits = json_of(art_e("search", *filters.split(), *IN_ANN, "--db", db, "--json"))
-        assert [hit["message_id"] for hit in hits] == found
+        assert [hit["message_id"] for hit in hits] == ids
     nothing = art_e("search", "xylophone", *IN_ANN, "--db", db)
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "no mail of 4 mails matches" in nothing.stderr
@@ -138,12 +139,12 @@ def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path) -> None:
     email = json_of(art_e("read", LEASE_ID, "--db", owned_db, "--json"))
     assert list(email) == ["message_id", "date", "from", "to", "cc", "bcc", "subject", "body"]
     assert email["to"] == [f"Ann Alm <{ANN}>"]
-    shown = art_e("read", LEASE_ID.strip("<>"), "--db", owned_db).stdout
-    assert f"To: Ann Alm <{ANN}>\n" in shown
-    assert shown.endswith("\nThe warehouse lease ends on March 31, 2002.\n\nBob\n")
+    text = art_e("read", LEASE_ID.strip("<>"), "--db", owned_db).stdout
+    assert f"To: Ann Alm <{ANN}>\n" in text
+    assert text.endswith("\nThe warehouse lease ends on March 31, 2002.\n\nBob\n")
 
 
-def test_a_number_means_the_last_list(art_e: Run, db: Path, home: Path, tmp_path: Path) -> None:
+def test_numbers_refer_to_the_last_list(art_e: Run, db: Path, home: Path, tmp_path: Path) -> None:
     def read(*args: object) -> str:
         return str(json_of(art_e("read", *args, "--json"))["message_id"])
 
@@ -152,7 +153,7 @@ def test_a_number_means_the_last_list(art_e: Run, db: Path, home: Path, tmp_path
     art_e("search", "lunch", "--json", *IN_ANN, "--db", db)  # prints no numbers
     assert (home / "last_list.json").stat().st_mode & 0o077 == 0
     assert read("1") == read("1", *IN_ANN) == LEASE_ID
-    # The day of the list holds for the thread, too.
+    # The list's --as-of applies to its threads too.
     assert [each["message_id"] for each in json_of(art_e("thread", "1", "--json"))] == [LEASE_ID]
     assert "no mail 2" in the_error(art_e("read", "2", *IN_ANN, "--db", db))
     assert f"inbox of {BOB}" in the_error(art_e("read", "1", "--inbox", BOB, "--db", db))
@@ -162,21 +163,21 @@ def test_a_number_means_the_last_list(art_e: Run, db: Path, home: Path, tmp_path
     assert [read("1"), read("2")] == ["<1>", "<2>"]
 
 
-def test_the_beginning_of_an_id_is_enough(art_e: Run, db: Path) -> None:
-    def read(beginning: str, *inbox: str) -> Result:
-        return art_e("read", beginning, *(inbox or IN_ANN), "--db", db, "--json")
+def test_prefix_of_an_id_names_a_mail(art_e: Run, db: Path) -> None:
+    def read(prefix: str, *inbox: str) -> Result:
+        return art_e("read", prefix, *(inbox or IN_ANN), "--db", db, "--json")
 
-    for beginning in ("lease.2", "<lease.2@"):
-        assert json_of(read(beginning))["message_id"] == LEASE_2
-    assert "lease.1@harbor.example>, <lease.2" in the_error(read("lease."))
-    for beginning, *where in (["lunch"], ["hostile", "--inbox", BOB], ["lease.2", *IN_ANN, *EARLY]):
-        assert "no mail" in the_error(read(beginning, *where))
+    for prefix in ("lease.2", "<lease.2@"):
+        assert json_of(read(prefix))["message_id"] == LEASE_2
+    assert "<lease.1@harbor.example>, <lease.2" in the_error(read("lease."))
+    for prefix, *where in (["lunch"], ["hostile", "--inbox", BOB], ["lease.2", *IN_ANN, *EARLY]):
+        assert "no mail" in the_error(read(prefix, *where))
 
 
 FORBIDDEN = {
     *map(chr, (*range(9), *range(11, 32), *range(0x7F, 0xA0), *range(0xD800, 0xE000))),
     *"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
-    # Nobody sees them: they hide text from a reader or in a copy of it.
+    # Invisible: they hide text from a reader, or in a copy.
     *"\u180e\u200b\u2060\u2061\u2062\u2063\u2064\ufeff",
     *map(chr, range(0xE0000, 0xE0080)),
 }
@@ -187,31 +188,31 @@ PIECES = st.lists(
 
 
 @given(ANY_TEXT | PIECES)
-def test_nothing_forbidden_is_left_and_nothing_else_is_lost(written: str) -> None:
-    once = output.clean(written)
+def test_clean_removes_only_forbidden_characters(text: str) -> None:
+    once = output.clean(text)
     assert not set(once) & FORBIDDEN
-    assert not set(output.one_line(written)) & (FORBIDDEN | {"\n", "\t"})
+    assert not set(output.one_line(text)) & (FORBIDDEN | {"\n", "\t"})
     assert output.clean(once) == once
-    printable = "".join(char for char in written if char not in FORBIDDEN | NOTHING)
+    printable = "".join(char for char in text if char not in FORBIDDEN | NOTHING)
     assert output.clean(printable) == printable
 
 
 CLEANED = table(__file__, "cleaned.toml")
 
 
-def test_sequences_are_taken_out() -> None:
+def test_clean_removes_escape_sequences() -> None:
     assert {dirty: output.clean(dirty) for dirty in CLEANED} == CLEANED
 
 
 @given(st.dictionaries(st.text(), st.lists(st.text() | st.integers(), max_size=4), max_size=4))
-def test_json_comes_back_whole_and_is_safe(capsys: pytest.CaptureFixture[str], value: Any) -> None:
+def test_printed_json_is_lossless_and_ascii(capsys: pytest.CaptureFixture[str], value: Any) -> None:
     output.print_json(value)
     printed = capsys.readouterr().out
     assert json.loads(printed) == value
     assert all(" " <= char <= "~" or char == "\n" for char in printed)
 
 
-def test_output_takes_no_markup_and_notes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_ignores_markup_and_notes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     line = f"[bold]{'word ' * 100}[/bold] :smile:"
     output.console().print(output.text((line, "bold")), soft_wrap=True)
     with output.progress("mails", 3) as advance:
@@ -226,9 +227,9 @@ def test_output_takes_no_markup_and_notes_are_one_line(capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_renamed_interrupt_is_one(art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_renamed_interrupt_exits_130(art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def press_and_rename(*_: object) -> None:
-        # DuckDB swallows the interrupt at times.
+        # DuckDB sometimes swallows the interrupt.
         with contextlib.suppress(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         assert output.interrupted()

@@ -1,4 +1,4 @@
-"""`doctor`, `models` and `config`: this machine, what is at hand, and a choice made once."""
+"""`doctor`, `models` and `config`."""
 
 import json
 import os
@@ -23,7 +23,7 @@ KEY = "sk-test-0123456789abcdef"
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """No key, no server and no `.env`, and time for servers on a busy machine."""
+    """No key, no server and no `.env`; a long timeout for servers on a busy machine."""
     for name in [each for each in os.environ if re.search("_API_(KEY|BASE)$|_BASE_URL$", each)]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -32,7 +32,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_fresh_machine_works(art_e: Run, home: Path, db: Path, bare: pytest.MonkeyPatch) -> None:
+def test_fresh_machine_passes(art_e: Run, home: Path, db: Path, bare: pytest.MonkeyPatch) -> None:
     report = json_of(art_e("doctor", "--json"))
     checks = {each["name"].removeprefix("model "): each for each in report["checks"]}
     assert report["ok"] is True
@@ -42,10 +42,10 @@ def test_a_fresh_machine_works(art_e: Run, home: Path, db: Path, bare: pytest.Mo
     assert checks["local:PATH"]["state"] in ("ok", "missing")
     assert not home.exists()
     bare.setenv("GOOGLE_API_KEY", KEY)
-    shown = art_e("doctor", "--db", db)
-    assert shown.exit_code == 0 and "0123456789" not in shown.output
-    assert f"{db}: 4 mails, 3 addresses" in shown.stdout
-    assert "gemini/gemini-2.5-pro: GOOGLE_API_KEY is set" in shown.stdout
+    result = art_e("doctor", "--db", db)
+    assert result.exit_code == 0 and "0123456789" not in result.output
+    assert f"{db}: 4 mails, 3 addresses" in result.stdout
+    assert "gemini/gemini-2.5-pro: GOOGLE_API_KEY is set" in result.stdout
 
 
 def test_broken_part_is_named(art_e: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +77,8 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
         result = art_e("doctor", "--online", "--json")
         requests = provider.requests
     assert sorted(each.body["model"] for each in requests) == sorted(replies)
-    for each in requests:
-        # All that `ask` sends.
-        assert each.body["tools"] == schemas() and each.body["tool_choice"] == "required"
+    for request in requests:  # they have the tools that `ask` sends
+        assert request.body["tools"] == schemas() and request.body["tool_choice"] == "required"
     rows = {each["name"]: each for each in json.loads(result.stdout)["checks"]}
     for model, state, detail in table_rows(__file__, "online.tsv"):
         row = rows[f"model {model}"]
@@ -88,10 +87,10 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
     assert "0123456789" not in result.output and KEY[-4:] not in result.output
 
 
-def test_a_setting_is_shown_changed_and_removed(art_e: Run, home: Path) -> None:
+def test_config_shows_changes_and_removes_settings(art_e: Run, home: Path) -> None:
     assert json_of(art_e("config", "--json")) == {}
-    shown = art_e("config").stdout
-    assert all(f"{name}: (not set)" in shown for name in SETTINGS)
+    text = art_e("config").stdout
+    assert all(f"{name}: (not set)" in text for name in SETTINGS)
     assert json_of(art_e("config", "model", "gpt-4.1", "--json")) == {"model": "openai/gpt-4.1"}
     assert "openai/gpt-4.1" in art_e("config", "model").stdout
     assert (home / "config.toml").read_text() == 'model = "openai/gpt-4.1"\n'
@@ -100,7 +99,7 @@ def test_a_setting_is_shown_changed_and_removed(art_e: Run, home: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["model = 3", "model", 'colour = "red"'])
-def test_a_damaged_file_is_told(text: str, art_e: Run, home: Path, tmp_path: Path) -> None:
+def test_error_names_a_damaged_config(text: str, art_e: Run, home: Path, tmp_path: Path) -> None:
     home.mkdir()
     (home / "config.toml").write_text(text)
     assert "config.toml" in the_error(art_e("ask", "When?", "--db", tmp_path / "i.duckdb"))
@@ -121,7 +120,7 @@ def test_settings_apply(art_e: Run, owned_db: Path, home: Path, bare: pytest.Mon
 
 @pytest.fixture
 def servers() -> Iterator[list[LocalServer]]:
-    """An Ollama, a vLLM, a server that says nonsense, and one that nobody runs."""
+    """An Ollama, a vLLM, a server with an invalid answer, and one that does not run."""
     replies: dict[str, Any] = {
         "/api/tags": {"models": [{"name": "qwen2.5:14b"}, {"name": "llama3"}]},
         "/v1/models": {"object": "list", "data": [{"id": "mine"}]},
@@ -150,11 +149,11 @@ def test_models_here_first(
     listed = json_of(art_e("models", "--json"))
     assert [each["model"] for each in listed["nearby"]][:1] == ["ollama_chat/qwen2.5:14b"]
     assert {"name", "state", "detail", "fix"} == set(listed["models"][0])
-    shown = art_e("models").stdout
-    assert "Ollama listens here" in shown and "export OPENAI_API_KEY" in shown
+    text = art_e("models").stdout
+    assert "Ollama listens here" in text and "export OPENAI_API_KEY" in text
     bare.setenv("HOSTED_VLLM_API_BASE", served)
     bare.setenv("OPENAI_API_KEY", "sk-something-secret")
-    # llama.cpp and vLLM stand for one server if a variable names it.
+    # A variable may point llama.cpp and vLLM to the same server.
     *_, vllm, hosted = suggest_models([*servers, servers[1]._replace(address="http://127.0.0.1:9")])
     assert vllm == Suggestion("hosted_vllm/mine", "vLLM listens here")
     assert hosted == Suggestion("openai/gpt-5.4-mini", "OPENAI_API_KEY is set")

@@ -1,4 +1,4 @@
-"""`art-e serve`: the command of vLLM that it becomes, its one line, and its errors.
+"""`art-e serve`: vLLM's command, the printed line, and errors.
 
 vLLM needs a GPU, so a script stands in for it."""
 
@@ -19,13 +19,13 @@ from art_e.models.local import LocalPolicy
 from tests.builders import WAIT_S
 from tests.command_line import Process, Run, the_error
 
-# peft asks transformers by an older name.
+# peft uses an older name of transformers.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 
 @pytest.fixture
 def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for vLLM on the path, which writes its arguments to this file and fails."""
+    """A fake vLLM on the path that writes its arguments to this file and fails."""
     script, arguments = tmp_path / "bin" / "vllm", tmp_path / "arguments"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\necho its log\nprintf "%s\\n" "$@" > {arguments}\nexit 7')
@@ -36,7 +36,7 @@ def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, adapter: Path) -> Path:
-    """A training run, whose best checkpoint is the adapter."""
+    """A training run whose best checkpoint is the adapter."""
     run = tmp_path / "mine"
     shutil.copytree(adapter, run / "checkpoints" / "checkpoint-4")
     (run / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-4"}')
@@ -64,7 +64,7 @@ def test_vllm_serves_as_in_training(process: Process, checkpoint: Path, vllm: Pa
     assert generation["repetition_penalty"] == 1.0 and generation["eos_token_id"]
 
 
-def test_a_runs_adapter_is_served_on_its_model_in_its_form(
+def test_run_serves_its_best_adapter_and_form(
     art_e: Run, checkpoint: Path, run: Path, vllm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best = run / "checkpoints" / "checkpoint-4"
@@ -72,8 +72,8 @@ def test_a_runs_adapter_is_served_on_its_model_in_its_form(
         assert resolve_checkpoint(str(folder), None) == (str(checkpoint), str(best))
         with pytest.raises(UserError, match="name no other"):
             resolve_checkpoint(str(folder), "other")
-    asked = LocalPolicy(str(run), ModelOptions()).settings
-    assert (asked["path"], asked["adapter"]) == (str(checkpoint), str(best))
+    settings = LocalPolicy(str(run), ModelOptions()).settings
+    assert (settings["path"], settings["adapter"]) == (str(checkpoint), str(best))
     (best / "episode.json").write_text('{"max_turns": 4}')
     arguments: list[str] = []
     monkeypatch.setattr("os.dup2", lambda *_: None)
@@ -90,12 +90,12 @@ def test_a_runs_adapter_is_served_on_its_model_in_its_form(
 @pytest.mark.parametrize(
     ("args", "words"),
     [("base --adapter mine", "--model local:base+mine"), ("{run}/none", "there is no folder"),
-     ("{checkpoint} --adapter {checkpoint}", "has no adapter_config.json"), ("{run}", "no best checkpoint yet")],
+     ("{checkpoint} --adapter {checkpoint}", "has no adapter_config"), ("{run}", "no best")],
 )  # fmt: skip
 def test_user_errors_are_one_line(
     checkpoint: Path, run: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch, args: str, words: str
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None if "base" in args else "vllm")
     (run / "metrics.json").write_text('{"best_checkpoint": null}')
-    made = [each.format(checkpoint=checkpoint, run=run) for each in args.split()]
-    assert words in the_error(art_e("serve", *made))
+    line = args.format(checkpoint=checkpoint, run=run)
+    assert words in the_error(art_e("serve", *line.split()))

@@ -1,6 +1,6 @@
-"""On a real terminal (a pty): `chat`, what is shown while a model works, and hostile text.
+"""On a real terminal (a pty): `chat`, status lines, and hostile text.
 
-Only the colours of rich may reach the terminal; those of the mail (`45;5`) differ."""
+Only rich's colours may reach the terminal; those of the mail (`45;5`) differ."""
 
 import os
 import re
@@ -28,8 +28,8 @@ SEARCH, READ = says(None, search("warehouse", "lease")), says(None, read("m1"))
 
 
 @contextmanager
-def talking(db: Path, home: Path, *options: str) -> Iterator[Callable[[str, str], str]]:
-    """Starts a chat; type a line, and get what is printed until a text and the next prompt."""
+def chatting(db: Path, home: Path, *options: str) -> Iterator[Callable[[str, str], str]]:
+    """Start a chat; type a line, and get the output up to a text and the next prompt."""
     environment = {"ART_E_HOME": str(home), "PROMPT_TOOLKIT_NO_CPR": "1"}
     with at_terminal(["chat", "--db", db, *options], environment) as (process, terminal):
 
@@ -37,7 +37,7 @@ def talking(db: Path, home: Path, *options: str) -> Iterator[Callable[[str, str]
             if line:
                 os.write(terminal, f"{line}\r".encode())
             printed = b""
-            # What is typed before the prompt may be lost: the terminal's mode changes.
+            # Input before the prompt may be lost, because the terminal's mode changes.
             while until.encode() not in printed or PROMPT not in printed.split(until.encode())[-1]:
                 ready, _, _ = select.select([terminal], [], [], WAIT_S)
                 assert ready, printed.decode("utf-8", "replace")
@@ -52,7 +52,7 @@ def talking(db: Path, home: Path, *options: str) -> Iterator[Callable[[str, str]
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chat(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = [
         SEARCH, rate_limited("0"), READ,
         says(None, answer("It ends on March 31, 2002.\x1b]0;owned\x07", LEASE_ID)),
@@ -61,16 +61,16 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
     ]  # fmt: skip
     monkeypatch.setenv("ART_E_HOME", str(home))
     with openai(script) as provider:
-        with talking(owned_db, home, "--model", "gpt-4.1") as say:
+        with chatting(owned_db, home, "--model", "gpt-4.1") as say:
             first = say(QUESTION, "1 retried, $")
             assert 'searched "warehouse lease"' in first and "waiting for openai/gpt-4.1" in first
             assert "trying again in 0 s, 2 of 3" in first
-            # The answer is shown while it arrives, and no step is left at its end.
+            # The answer is shown as it arrives, and the steps are erased at its end.
             assert first.count("It ends") > 3
-            left = ERASED.sub("", first.replace("\r\n", "\n"))
-            assert "It ends on March 31, 2002." in left and 'searched "' not in left
+            remaining = ERASED.sub("", first.replace("\r\n", "\n"))
+            assert "It ends on March 31, 2002." in remaining and 'searched "' not in remaining
             assert "\x1b]0;" not in first
-            # A source by its number, and its conversation.
+            # A source by its number, and its thread.
             say("1", "The warehouse lease ends on")
             say("t1", "Message-ID")
             say("/good", "kept: good")
@@ -80,34 +80,33 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
             # Without an answer there are passages to open.
             assert "no answer: the model found none" in say("And when?", "tokens, $")
             say("99", "there is no mail 99")
-            found = say("/search noodles from:ann", "<lunch.1")
-            assert " 1. 2001-03-06" in SGR.sub("", found)
+            hits = say("/search noodles from:ann", "<lunch.1")
+            assert " 1. 2001-03-06" in SGR.sub("", hits)
             say("1", "at noon?")
             say("/search in:attic", "in:attic is not one of")
             say("/nonsense", "there is no /nonsense")
             say("/new", "> ")
-            shown = say("What is the prize?", "tokens, $")
-            assert "\x1b]0;" not in shown and "\x1b[2J" not in shown
+            prize = say("What is the prize?", "tokens, $")
+            assert "\x1b]0;" not in prize and "\x1b[2J" not in prize
             say(f"/inbox {BOB}", f"the inbox of {BOB}")
             say("/inbox nobody@x.example", "no inbox 'nobody@x.example'")
             say("/why", "there is no answer yet")
             say("/model offline", "offline answers")
             assert "March 31, 2002" in say(QUESTION, "no cost, offline")
-        asked = [request.body["messages"][1]["content"] for request in provider.requests]
-    assert asked[4].startswith("Who said so?\n") and "March 31, 2002" in asked[4]
-    assert asked[6] == "What is the prize?"
-    given = [(each.rating, each.right_answer, each.talk) for each in read_ratings()]
-    assert given == [("good", None, False), ("bad", "Ann", True)]
+        questions = [request.body["messages"][1]["content"] for request in provider.requests]
+    assert questions[4].startswith("Who said so?\n") and "March 31, 2002" in questions[4]
+    assert questions[6] == "What is the prize?"
+    ratings = [(each.rating, each.right_answer, each.talk) for each in read_ratings()]
+    assert ratings == [("good", None, False), ("bad", "Ann", True)]
     runs = list_runs(home / "runs")
     assert len(runs) == 5 and all(run.complete for run in runs)
     assert "Who said so?" in (home / "chat_history").read_text()
     assert (home / "chat_history").stat().st_mode & 0o077 == 0
 
 
-def shown_safely(printed: str) -> str:
-    """What is printed, without the colours; they are ours."""
-    # rich takes the pty for a terminal.
-    assert SGR.search(printed)
+def safe_text(printed: str) -> str:
+    """Return the output without colours, after a check that all of them are ours."""
+    assert SGR.search(printed)  # rich detects a terminal
     codes = {code for codes in SGR.findall(printed) for code in codes.split(";")}
     assert codes <= {"0", "1", "2", "31", "32", "33", "36"}
     plain = SGR.sub("", printed)
@@ -115,20 +114,20 @@ def shown_safely(printed: str) -> str:
     return plain
 
 
-SHOWN = {
+OUTPUTS = {
     "search": ("zebra", "prize "), "read": (HOSTILE_ID, "The prize code is 7781"),
     "ask": (f"What is the zebra prize code? {HOSTILE}", "7781"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("command", SHOWN)
-def test_mail_moves_nothing(home: Path, db: Path, command: str) -> None:
-    argument, shown = SHOWN[command]
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_mail_sends_no_control_characters(home: Path, db: Path, command: str) -> None:
+    argument, text = OUTPUTS[command]
     arguments = [command, argument, "--inbox", ANN, *["--trace"] * (command == "ask"), "--db", db]
-    assert shown in shown_safely(on_terminal(arguments, {"ART_E_HOME": str(home)}))
+    assert text in safe_text(on_terminal(arguments, {"ART_E_HOME": str(home)}))
 
 
-def test_a_models_words_move_nothing(ask: Any, home: Path) -> None:
+def test_model_sends_no_control_characters(ask: Any, home: Path) -> None:
     script = [
         message(search("zebra", HOSTILE, from_addr="eve"), text=HOSTILE),
         message(read(HOSTILE_ID), read(HOSTILE), call(HOSTILE, HOSTILE)),
@@ -138,7 +137,7 @@ def test_a_models_words_move_nothing(ask: Any, home: Path) -> None:
     assert ask(script=script, question=question, model=f"evil/{HOSTILE}").exit_code == 0
 
     def runs(*arguments: str) -> str:
-        return shown_safely(on_terminal(["runs", *arguments], {"ART_E_HOME": str(home)}))
+        return safe_text(on_terminal(["runs", *arguments], {"ART_E_HOME": str(home)}))
 
     assert "evil/gpj.exe" in runs("list")
     overview = runs("show", "last")
@@ -149,7 +148,7 @@ def test_a_models_words_move_nothing(ask: Any, home: Path) -> None:
     assert [each for each in words if each not in trace] == []
 
 
-def test_lines_break_between_words_and_urls_stay_whole(home: Path, tmp_path: Path) -> None:
+def test_lines_break_at_spaces_only(home: Path, tmp_path: Path) -> None:
     url = f"https://lease.example/{'x' * 60}"
     body = f"{'The landlord answered at noon. ' * 6}{url} {'租约结束 ' * 12}"
     where = ["--inbox", "ann@test.example", "--db", tmp_path / "wide.duckdb"]
@@ -159,9 +158,9 @@ def test_lines_break_between_words_and_urls_stay_whole(home: Path, tmp_path: Pat
         printed = on_terminal([*command, *where], {"ART_E_HOME": str(home)}, 40)
         return SGR.sub("", printed).splitlines()
 
-    shown = lines("read", "1@test")
-    assert url in shown and max(cell_len(each) for each in shown if each != url) <= 40
-    assert " ".join(body.split()) in " ".join(shown)
+    mail = lines("read", "1@test")
+    assert url in mail and max(cell_len(each) for each in mail if each != url) <= 40
+    assert " ".join(body.split()) in " ".join(mail)
     first, *rest = lines("search", "landlord")
     assert first.startswith(" 1. 2020-01-06  Ann Alder") and len(rest) > 3
     assert all(each.startswith("    ") and cell_len(each) <= 40 for each in rest)
