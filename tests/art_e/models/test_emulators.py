@@ -1,9 +1,9 @@
-"""Today's models through strict stand-ins for their APIs, where a folder of such is at hand.
+"""Today's models against strict emulators of their APIs, if a folder has them.
 
     ART_E_EMULATORS=FOLDER pytest -s tests/art_e/models/test_emulators.py
 
-The folder's `servers.py` starts one server for each family of providers. Prints a line a model,
-and a line a failure."""
+The folder's `servers.py` starts a server per family of providers. The tests print a line per model
+and per failure."""
 
 import asyncio
 import json
@@ -28,18 +28,18 @@ from tests.builders import QUICK, table, table_rows
 from tests.command_line import ANN
 
 EMULATORS = os.environ.get("ART_E_EMULATORS", "")
-pytestmark = pytest.mark.skipif(not EMULATORS, reason="ART_E_EMULATORS names no stand-ins")
+pytestmark = pytest.mark.skipif(not EMULATORS, reason="ART_E_EMULATORS names no emulators")
 
-# Of the environment: its stand-in, and the path that it ends with.
+# An environment variable, its emulator, and the end of its address.
 VARIABLES = table_rows(__file__, "emulator_variables.tsv")
-# Empty for a model whose price is not published.
+# Empty for models without a published price.
 PRICES = table(__file__, "prices.toml")
 ENDED = ("openai/o4-mini", "gemini/gemini-2.0-flash")
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The stand-ins, running, with the environment that points to them; their folder of logs."""
+    """Run the emulators, set the environment to their addresses, and yield their logs' folder."""
     folder = tmp_path_factory.mktemp("emulators")
     command = [sys.executable, Path(EMULATORS) / "servers.py", folder, folder / "faults.json"]
     with (
@@ -58,7 +58,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def ask(model: str, log: Path, db: Path, **options: Any) -> tuple[Trajectory, list[Any]]:
-    """A question's episode, and what its calls said to the stand-in and got from it."""
+    """Return a question's episode, and the logged requests and responses of its calls."""
     family = model.partition("/")[0].replace("ollama_chat", "ollama").replace("hosted_", "")
     logged = log / f"{family}.jsonl"
     before = len(logged.read_text().splitlines()) if logged.exists() else 0
@@ -67,12 +67,12 @@ def ask(model: str, log: Path, db: Path, **options: Any) -> tuple[Trajectory, li
         episode = Episode(file.open_inbox(ANN), Question("q", "When does the lease end?", ANN))
         trajectory = asyncio.run(run_episode(episode, policy, "r"))
     rows = [json.loads(each) for each in logged.read_text().splitlines()[before:]]
-    asked = [each for each in rows if each["path"] != "/api/show" or each["status"] != 200]
-    return trajectory, asked
+    calls = [each for each in rows if each["path"] != "/api/show" or each["status"] != 200]
+    return trajectory, calls
 
 
 def charged(response: Any, price: tuple[float, ...]) -> float:
-    """What a call costs by its provider's own words on tokens, in USD."""
+    """Return the cost of a call in USD by the tokens that its provider reported."""
     usage = response.get("usageMetadata") or response.get("usage") or {}
     if "promptTokenCount" in usage:
         cached, written = usage.get("cachedContentTokenCount", 0), 0
@@ -91,13 +91,13 @@ def charged(response: Any, price: tuple[float, ...]) -> float:
 
 
 @pytest.mark.parametrize("model", PRICES)
-def test_a_model_answers_or_says_that_it_has_ended(model: str, log: Path, owned_db: Path) -> None:
+def test_model_answers_or_has_ended(model: str, log: Path, owned_db: Path) -> None:
     trajectory, rows = ask(model, log, owned_db)
     codes, cost = [each["status"] for each in rows], trajectory.cost_usd
     first = "accepted" if codes[0] == 200 else "ended" if model in ENDED else "corrected"
-    shown = "unknown" if cost is None else f"${cost:.6f}"
+    dollars = "unknown" if cost is None else f"${cost:.6f}"
     line = f"{model:33} {first:9} requests {len(codes)} calls {trajectory.rubric['tool_calls']}"
-    print(line + f" cost {shown} {(trajectory.error or {}).get('message', '')}"[:90])
+    print(line + f" cost {dollars} {(trajectory.error or {}).get('message', '')}"[:90])
     if model in ENDED:
         assert trajectory.error is not None and trajectory.error["kind"] == "no-model"
         assert " ended on " in str(ending(model)) and cost == 0
@@ -117,7 +117,7 @@ def test_a_model_answers_or_says_that_it_has_ended(model: str, log: Path, owned_
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "emulator_faults.tsv"))
-def test_a_failure_is_named_and_its_bill_paid(cells: list[str], log: Path, owned_db: Path) -> None:
+def test_failure_has_its_kind_and_cost(cells: list[str], log: Path, owned_db: Path) -> None:
     model, mode, kind, words = cells
     family = model.partition("/")[0].replace("ollama_chat", "ollama").replace("hosted_", "")
     (log / "faults.json").write_text(json.dumps({family: {"mode": mode, "times": 99}}))
@@ -126,10 +126,10 @@ def test_a_failure_is_named_and_its_bill_paid(cells: list[str], log: Path, owned
     error: dict[str, Any] = trajectory.error or {"kind": "", "message": ""}
     print(f"{model:33} {mode:15} {len(rows)} requests, {error['kind']}: {error['message']}"[:150])
     assert error["kind"] == kind and words in error["message"]
-    # What will not get better is tried once.
+    # Permanent failures are not retried.
     assert not kind or len(rows) == (3 if kind in ("rate-limit", "overload", "provider") else 1)
     price = PRICES.get(model)
     if price:
         billed = sum(charged(each["response"], price) for each in rows if each["status"] == 200)
-        # litellm drops the thoughts of an answer that Google withheld.
+        # litellm drops the reasoning of an answer that Google withheld.
         assert trajectory.cost_usd == pytest.approx(billed, abs=0.002 * (kind == "content"))

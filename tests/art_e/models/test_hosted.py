@@ -1,4 +1,4 @@
-"""Hosted models over the wire: requests, costs, retries, failures, kept replies, the budget."""
+"""Hosted models over the wire: requests, costs, retries, failures, cached replies, the budget."""
 
 import asyncio
 import datetime as dt
@@ -28,7 +28,7 @@ from tests.provider import Provider, Reply, broken, cut, rate_limited, refuses, 
 @pytest.mark.parametrize(
     ("model", "options", "fix"), table(__file__, "requests.toml")["impossible"]
 )
-def test_what_a_model_can_not_take_is_refused_before_any_call(
+def test_unsupported_options_fail_before_any_call(
     make: Make, model: str, options: dict[str, Any], fix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "HOSTED_VLLM_API_BASE"):
@@ -40,11 +40,11 @@ def test_what_a_model_can_not_take_is_refused_before_any_call(
     assert fix in str(error.value) and "\n" not in str(error.value)
 
 
-# Requests and accounts
+# Requests and costs
 
 
 def test_o3_over_several_turns(make: Make, start: Start) -> None:
-    """Tokens, cost, latency and retries of an episode, worked out by hand, and what answered."""
+    """Tokens, cost, latency and retries of an episode, computed by hand, and the served model."""
     script = [
         says(None, search("lease"), search("harbor"), usage=Usage(120_000, 0, 8_000, 5_000)),
         rate_limited("0"),
@@ -68,7 +68,7 @@ def test_o3_over_several_turns(make: Make, start: Start) -> None:
     assert sum(calls) < trajectory.seconds["model"]
     assert (trajectory.final_answer, trajectory.sources) == ("On May 3.", [LEASE])
     assert (trajectory.rubric["turns"], trajectory.rubric["effort"]) == (3, 5)
-    # Each turn is sent what the tools answered in the one before, retried or not.
+    # Each request has the tool results of the turns before, retried or not.
     assert [len(each.messages) for each in requests] == [2, 5, 5, 8, 8, 8]
     sent = requests[-1].messages
     assert sent[0] == {"role": "developer", "content": trajectory.messages[0]["content"]}
@@ -78,30 +78,31 @@ def test_o3_over_several_turns(make: Make, start: Start) -> None:
 
 
 @pytest.mark.parametrize("form", ["native", "text"])
-def test_an_answer_is_followed_as_it_arrives(make: Make, start: Start, form: Any) -> None:
-    """The episode is the one without a listener, and a call that fails on its way is made again."""
-    said = 'It ends "on May 3", \u2013 or so.'
-    calls = [search("lease"), answer(said, "m1")]
+def test_answer_is_streamed(make: Make, start: Start, form: Any) -> None:
+    """The episode is the same as without streaming, and an interrupted call is retried."""
+    text = 'It ends "on May 3", \u2013 or so.'
+    calls = [search("lease"), answer(text, "m1")]
     written = [compact_json({"name": c.name, "arguments": json.loads(c.arguments)}) for c in calls]
     script = [says(each) for each in written] if form == "text" else [says(None, c) for c in calls]
-    played = []
-    heard: list[str] = []
-    for listener, broken_off in ((None, cut()), (heard.append, torn())):
+    episodes = []
+    streamed: list[str] = []
+    for listener, broken_off in ((None, cut()), (streamed.append, torn())):
         with Provider([broken_off, *script]) as provider:
             policy = make(provider, "openai/gpt-4.1", tool_calls=form, on_answer=listener)
-            played.append(asyncio.run(run_episode(start(), policy, "r")))
+            episodes.append(asyncio.run(run_episode(start(), policy, "r")))
             streams = {each.body.get("stream", False) for each in provider.requests}
             assert streams == {listener is not None}
-    for each in played:
-        assert (each.final_answer, each.sources, each.retries) == (said, [LEASE], 1)
-    assert played[0].messages == played[1].messages and played[0].usage == played[1].usage
-    assert heard[-1] == said and len(set(heard)) > 3
-    assert all(said.startswith(each) for each in heard)
+    for episode in episodes:
+        assert (episode.final_answer, episode.sources, episode.retries) == (text, [LEASE], 1)
+    first, second = episodes
+    assert (first.messages, first.usage) == (second.messages, second.usage)
+    assert streamed[-1] == text and len(set(streamed)) > 3
+    assert all(text.startswith(each) for each in streamed)
 
 
-def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
+def test_reasoning_model_gets_no_temperature(make: Make) -> None:
     with Provider([says("x", usage=None), says("x")]) as provider:
-        # OpenAI streams a model that thinks to verified organisations alone.
+        # OpenAI streams reasoning models only to verified organisations.
         policy = make(provider, reasoning_effort="low", max_output_tokens=900, on_answer=print)
         # A call without usage is not free.
         assert act(policy).cost_usd is None
@@ -123,31 +124,31 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
-def test_malformed_calls_are_mended_and_kept(make: Make, start: Start, kind: str) -> None:
-    """Most providers refuse other names of tools, and arguments that are no JSON object."""
-    made, name = MALFORMED[kind]
-    with Provider([says(None, made), says(None, answer("On May 3."))]) as provider:
+def test_malformed_calls_are_sent_back_valid(make: Make, start: Start, kind: str) -> None:
+    """Most providers reject invalid tool names, and arguments that are not an object."""
+    malformed, name = MALFORMED[kind]
+    with Provider([says(None, malformed), says(None, answer("On May 3."))]) as provider:
         trajectory = asyncio.run(run_episode(start(), make(provider, "openai/gpt-4.1"), "r"))
         request = provider.requests[1]
     [sent] = request.messages[2]["tool_calls"]
     assert sent["function"]["name"] == name
     assert isinstance(json.loads(sent["function"]["arguments"]), dict)
-    [kept] = trajectory.messages[2]["tool_calls"]
-    assert kept["function"] == {"name": made.name, "arguments": made.arguments}
-    assert [each.get("tool_call_id") for each in request.messages[3:]] == [kept["id"]]
+    [stored] = trajectory.messages[2]["tool_calls"]
+    assert stored["function"] == {"name": malformed.name, "arguments": malformed.arguments}
+    assert [each.get("tool_call_id") for each in request.messages[3:]] == [stored["id"]]
 
 
-def test_ids_are_kept_and_made_distinct(make: Make) -> None:
+def test_call_ids_become_unique(make: Make) -> None:
     before = AssistantMessage(tool_calls=(call("x", {}, "a"),)).to_chat()
     messages = [*HELLO, before, {"role": "tool", "tool_call_id": "a", "content": "no"}]
-    given = [call("read_email", {}, each) for each in ("b", "a", "b", "", "c")]
-    with Provider([says(None, *given)]) as provider:
+    calls = [call("read_email", {}, each) for each in ("b", "a", "b", "", "c")]
+    with Provider([says(None, *calls)]) as provider:
         ids = [each.id for each in act(make(provider), messages).message.tool_calls]
     assert (ids[0], ids[4]) == ("b", "c")
     assert len({*ids, "a"}) == 6 and all(ids)
 
 
-def test_only_so_many_calls_go_on_at_once_and_an_interrupt_harms_none(make: Make) -> None:
+def test_concurrency_is_limited_after_an_interrupt_too(make: Make) -> None:
     with Provider([stalls(), *[says("x", delay_s=0.01)] * 8]) as provider:
         policy = make(provider, concurrency=2)
 
@@ -161,25 +162,25 @@ def test_only_so_many_calls_go_on_at_once_and_an_interrupt_harms_none(make: Make
             return await asyncio.gather(*(policy.act(HELLO, []) for _ in range(8)))
 
         assert {each.message.content for each in asyncio.run(interrupted())} == {"x"}
-        # One more is the interrupted one, which the server holds until it ends.
+        # Plus the interrupted one, which the server keeps open.
         assert provider.most_connections <= 3
 
 
-def test_the_budget_ends_the_episode_before_it_is_passed(make: Make, start: Start) -> None:
+def test_budget_ends_the_episode_before_the_limit(make: Make, start: Start) -> None:
     dear = says(None, search("lease"), usage=Usage(1_000, 0, 1_000))  # $0.01
     with Provider([dear] * 9) as provider:
         policy = make(provider, max_cost_usd=0.05, max_output_tokens=1_000)
-        made = [asyncio.run(run_episode(start(), policy, "r")) for _ in range(2)]
+        episodes = [asyncio.run(run_episode(start(), policy, "r")) for _ in range(2)]
         requests = len(provider.requests)
-    assert [each.error and each.error["kind"] for each in made] == ["budget", "budget"]
-    assert sum(each.rubric["turns"] for each in made) == requests
-    assert sum(each.cost_usd or 0 for each in made) == pytest.approx(0.01 * requests)
+    assert [each.error and each.error["kind"] for each in episodes] == ["budget", "budget"]
+    assert sum(each.rubric["turns"] for each in episodes) == requests
+    assert sum(each.cost_usd or 0 for each in episodes) == pytest.approx(0.01 * requests)
     assert 3 <= requests <= 5
 
 
-def test_a_failed_call_counts_if_the_provider_may_bill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_call_counts_if_it_may_be_billed(monkeypatch: pytest.MonkeyPatch) -> None:
     request = {"model": "openai/gpt-4.1", "messages": HELLO, "max_tokens": 1_000}
-    least = 1_000 * 8e-6 + 600 * 2e-6  # the completion and the frame alone
+    minimum = 1_000 * 8e-6 + 600 * 2e-6  # only the completion and the frame
     replies = [refuses(401, "no such key"), cut(), stalls(), says("Hi")]
 
     def calls_of(limit: float) -> Calls:
@@ -189,7 +190,7 @@ def test_a_failed_call_counts_if_the_provider_may_bill_it(monkeypatch: pytest.Mo
     with Provider(replies) as provider:
         provider.stand_in_for_openai(monkeypatch)
         with pytest.raises(PolicyError, match="--max-cost"):
-            asyncio.run(calls_of(least).make(lambda _: request))
+            asyncio.run(calls_of(minimum).make(lambda _: request))
         assert provider.requests == []
         calls, kinds, spent = calls_of(1.0), [], []
         for timeout_s in (WAIT_S, WAIT_S, 0.5):
@@ -199,18 +200,18 @@ def test_a_failed_call_counts_if_the_provider_may_bill_it(monkeypatch: pytest.Mo
             kinds.append(error.value.kind)
             spent.append(calls.spent_usd or 0.0)
     assert kinds == ["auth", "connection", "timeout"]
-    assert spent[0] == 0 and spent[1] > least
+    assert spent[0] == 0 and spent[1] > minimum
     assert spent[2] == pytest.approx(2 * spent[1])
 
 
 IMPOSSIBLE = (-1, -(10**10), float("nan"), float("inf"), "many", None, [1], 3.5, 10**9, 10**30)
 
 
-@pytest.mark.parametrize("follows", [False, True])
-def test_numbers_of_tokens_that_can_not_be_are_not_believed(
-    make: Make, capsys: pytest.CaptureFixture[str], follows: bool
+@pytest.mark.parametrize("streams", [False, True])
+def test_impossible_token_counts_are_replaced(
+    make: Make, capsys: pytest.CaptureFixture[str], streams: bool
 ) -> None:
-    """They are counted here, which is said once, and no limit grows by them."""
+    """By our own count, with one warning, and the budget is unaffected."""
     module._warn_once.cache_clear()
     pairs = [(100, each) for each in IMPOSSIBLE] + [(each, 10) for each in IMPOSSIBLE if each]
     script = []
@@ -218,7 +219,7 @@ def test_numbers_of_tokens_that_can_not_be_are_not_believed(
         sent = json.loads(says("On May 3, or " + "so " * 100).body)
         sent["usage"] = {"prompt_tokens": prompt, "completion_tokens": completion}
         script.append(Reply(json.dumps(sent).encode()))
-    options: dict[str, Any] = {"on_answer": lambda _: None} if follows else {}
+    options: dict[str, Any] = {"on_answer": lambda _: None} if streams else {}
     with Provider(script) as provider:
         policy = make(provider, "openai/gpt-4.1", max_cost_usd=1.0, **options)
         usages, spent = set(), 0.0
@@ -251,9 +252,9 @@ def test_numbers_of_tokens_that_can_not_be_are_not_believed(
         (says(None, content=[{"type": "text", "text": "Hm."}]), "provider", 3),
     ],
 )
-# They go through different clients of litellm, which report failures in different ways.
+# They use different clients, which report failures differently.
 @pytest.mark.parametrize("model", ["openai/o3", "hosted_vllm/qwen"])
-def test_a_failure_has_a_kind_and_is_tried_again_where_that_may_help(
+def test_failure_has_a_kind_and_is_retried_if_transient(
     make: Make, start: Start, monkeypatch: pytest.MonkeyPatch,
     model: str, reply: Reply, kind: str, tries: int,
 ) -> None:  # fmt: skip
@@ -273,17 +274,17 @@ def test_a_failure_has_a_kind_and_is_tried_again_where_that_may_help(
 DELAY = '"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "%ss"}]'
 
 
-def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
+def test_waits_double_with_full_jitter_and_obey_retry_after() -> None:
     retries = Retries(base_s=1.0, max_wait_s=6.0, max_retry_after_s=60.0)
-    for failed, most in [(1, 1.0), (2, 2.0), (3, 4.0), (9, 6.0)]:
-        waits = [retries.wait_s(failed, None) for _ in range(300)]
-        # Calls that failed together do not come back together.
-        assert 0 <= min(waits) < 0.2 * most
-        assert 0.8 * most < max(waits) <= most
+    for failures, limit in [(1, 1.0), (2, 2.0), (3, 4.0), (9, 6.0)]:
+        waits = [retries.wait_s(failures, None) for _ in range(300)]
+        # Concurrent failures are not retried together.
+        assert 0 <= min(waits) < 0.2 * limit
+        assert 0.8 * limit < max(waits) <= limit
     assert all(7.0 <= retries.wait_s(1, 7.0) <= 8.0 for _ in range(100))
     assert 60.0 <= retries.wait_s(1, 86_400.0) <= 61.0
-    given = {" 0.25 ": 0.25, "-3": 0.0, "nan": None, "Sat, 32 Foo 2026 00:00:00 GMT": None}
-    assert {each: retry_after_s({"retry-after": each}) for each in given} == given
+    headers = {" 0.25 ": 0.25, "-3": 0.0, "nan": None, "Sat, 32 Foo 2026 00:00:00 GMT": None}
+    assert {each: retry_after_s({"retry-after": each}) for each in headers} == headers
     in_body = {DELAY % "46": 46, "Please retry in 46.4s.": 46.4, "Try later": None}
     assert {each: retry_after_s({}, each) for each in in_body} == in_body
     assert retry_after_s({"retry-after": "2"}, DELAY % "46") == 2
@@ -306,7 +307,7 @@ from art_e.models.providers import load_litellm
 
 warm_up("openai/o3")
 assert "litellm" not in sys.modules
-# A limit counts prompts: what that loads is there before the first question.
+# A cost limit counts prompts; its tokenizer is loaded before the first question.
 os.environ["OPENAI_API_KEY"] = "sk-test"
 LitellmPolicy("openai/o3", ModelOptions(max_cost_usd=5.0))
 assert "litellm" in sys.modules
@@ -319,19 +320,19 @@ assert "FROM_DOTENV" not in os.environ
 """
 
 
-def test_loading_litellm_asks_nobody_says_nothing_and_reads_no_env_file(tmp_path: Path) -> None:
+def test_litellm_loads_offline_silently_and_without_env_files(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("FROM_DOTENV=1\n")
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", OFFLINE, root], cwd=tmp_path, capture_output=True, check=False
     )
-    # Ours is the line that names what it leaves there.
+    # The line is ours.
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (0, b"", 1)
     assert done.stderr.startswith(b".env gives keys") and b"FROM_DOTENV" in done.stderr
     assert load_litellm().model_cost["o3"]["input_cost_per_token"] == 2e-6
 
 
-def test_a_stored_response_is_found_again_unless_its_file_was_cut(tmp_path: Path) -> None:
+def test_stored_response_is_read_unless_truncated(tmp_path: Path) -> None:
     key = request_key({"model": "openai/o3", "messages": HELLO})
     # A surrogate, which UTF-8 cannot hold, and no usage.
     for response in (Response("Zürich \ud800", Usage(4, 3, 2, 1)), Response("", None)):

@@ -1,4 +1,4 @@
-"""What a model's name stands for, and the host that its calls go to."""
+"""Models by name, and the host that their calls go to."""
 
 import asyncio
 import contextlib
@@ -24,20 +24,20 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "hosts.tsv"))
-def test_what_a_name_stands_for(cells: list[str]) -> None:
-    name, kind, named, own = cells
-    host, self_hosted = None if named == "-" else named, own == "own"
+def test_name_gives_kind_and_host(cells: list[str]) -> None:
+    name, kind, address, owner = cells
+    host, self_hosted = None if address == "-" else address, owner == "own"
     model = Model(name)
     assert (kind_of(name), model.host, model.self_hosted) == (kind, host, self_hosted)
     assert model.leaves_machine is (host not in (None, "localhost:11434"))
-    goes = {None: None, "localhost:11434": "mail text stays on this machine (localhost:11434, "}
-    notice = goes.get(host, f"mail text goes to {host} (")
-    said = None if model.notice is None else model.notice.partition(";")[0]
-    assert said == (None if notice is None else f"{notice}{name})")
+    local = {None: None, "localhost:11434": "mail text stays on this machine (localhost:11434, "}
+    start = local.get(host, f"mail text goes to {host} (")
+    notice = None if model.notice is None else model.notice.partition(";")[0]
+    assert notice == (None if start is None else f"{start}{name})")
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "addresses.tsv"))
-def test_the_environment_sets_addresses(monkeypatch: pytest.MonkeyPatch, cells: list[str]) -> None:
+def test_environment_sets_addresses(monkeypatch: pytest.MonkeyPatch, cells: list[str]) -> None:
     name, variable, address, host = cells
     monkeypatch.setenv(variable, address)
     assert Model(name).host == host
@@ -45,8 +45,8 @@ def test_the_environment_sets_addresses(monkeypatch: pytest.MonkeyPatch, cells: 
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_request_goes_to_the_named_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The request itself, by the real client; how the server answers does not matter."""
+def test_request_goes_to_the_named_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A real request by the real client, whatever the server answers."""
     with Provider(lambda _: says("OK.")) as provider:
         address = provider.base_url.removesuffix("/v1")
         stand_in(monkeypatch, name, address)
@@ -54,7 +54,7 @@ def test_a_request_goes_to_the_named_host(monkeypatch: pytest.MonkeyPatch, name:
         with contextlib.suppress(openai.OpenAIError, httpx.HTTPStatusError):
             asyncio.run(complete({"model": name, "messages": HELLO}, 5))
         assert provider.requests
-    # litellm keeps such clients for ever; a socket that is left open fails some later test.
+    # litellm keeps these clients forever, and an open socket would fail a later test.
     clients = load_litellm().in_memory_llm_clients_cache.cache_dict
     for key in [key for key in clients if not inspect.iscoroutinefunction(clients[key].close)]:
         clients.pop(key).close()
@@ -68,11 +68,11 @@ NOWHERE += [(name, f"unknown model {name!r}; use offline") for name in ("", "Off
 
 
 @pytest.mark.parametrize(("name", "line"), NOWHERE)
-def test_a_model_without_an_address_is_refused(name: str, line: str) -> None:
+def test_model_without_an_address_is_an_error(name: str, line: str) -> None:
     assert line in the_error(lambda: Model(name).host)
     assert line in the_error(Model(name).policy)
 
 
-def test_the_list_is_litellms_own() -> None:
+def test_model_list_is_litellms() -> None:
     costs = load_litellm().model_cost
     assert costs == {name: listed_models()[name] for name in costs}

@@ -1,4 +1,4 @@
-"""The offline policy over a small inbox whose mails are invented here."""
+"""The offline policy on a small made-up inbox."""
 
 import asyncio
 import datetime as dt
@@ -59,11 +59,11 @@ def act(messages: list[ChatMessage]) -> AssistantMessage:
     return asyncio.run(OfflinePolicy().act(messages, schemas())).message
 
 
-def called(trajectory: Trajectory) -> list[list[str]]:
+def tool_names(trajectory: Trajectory) -> list[list[str]]:
     return [
-        [call["function"]["name"] for call in each["tool_calls"]]
-        for each in trajectory.messages
-        if each["role"] == "assistant"
+        [call["function"]["name"] for call in message["tool_calls"]]
+        for message in trajectory.messages
+        if message["role"] == "assistant"
     ]
 
 
@@ -80,19 +80,19 @@ def test_answers(
     assert (without.final_answer, without.sources) == (done.final_answer, done.sources)
 
 
-def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: InboxFile) -> None:
+def test_policy_reads_four_mails_a_turn_and_answers_last(inbox_file: InboxFile) -> None:
     done = run(inbox_file, KETCH)
-    assert called(done) == [SEARCH, SEARCH, READ_4, READ_4, ANSWER]
+    assert tool_names(done) == [SEARCH, SEARCH, READ_4, READ_4, ANSWER]
     observed = [json.loads(each["content"]) for each in done.messages if each["role"] == "tool"]
     read = [each["message_id"] for each in observed if "body" in each]
     assert read == [hit["message_id"] for hit in observed[0]["hits"]][:8]
     for max_turns in (2, 3):
         done = run(inbox_file, KETCH, max_turns=max_turns)
-        assert len(called(done)) == max_turns and called(done)[-1] == ANSWER
+        assert len(tool_names(done)) == max_turns and tool_names(done)[-1] == ANSWER
 
 
 def ten_hits(bulk: int = 0, **fields: Any) -> ChatMessage:
-    """A search's observation; the first hits are bulk mail."""
+    """Return a search's observation whose first hits are bulk mail."""
     head = {"date": "2024-03-01", **fields}
     hits = [{"message_id": f"m{n}", **head, "bulk": n < bulk} for n in range(10)]
     return {"role": "tool", "tool_call_id": "x", "content": json.dumps({"hits": hits})}
@@ -100,10 +100,9 @@ def ten_hits(bulk: int = 0, **fields: Any) -> ChatMessage:
 
 @pytest.mark.parametrize(("question", "second"), CASES["second"])
 def test_the_second_search(question: str, second: dict[str, Any]) -> None:
-    """Looks for the person's mail, or in the last months, or for parts of a word no mail has."""
-    shown = ten_hits(missing=["schwimmkurs"])
+    """For the person's mail, in the last months, or for parts of a word that no mail has."""
     messages: list[ChatMessage] = [{"role": "user", "content": question}]
-    messages += [act(messages).to_chat(), shown]
+    messages += [act(messages).to_chat(), ten_hits(missing=["schwimmkurs"])]
     arguments = json.loads(act(messages).tool_calls[0].arguments)
     parts = set(arguments["keywords"]) - set(second["keywords"])
     assert arguments == second | {"keywords": arguments["keywords"], "max_results": 10}
@@ -119,8 +118,8 @@ def test_personal_mail_is_read_before_bulk_mail() -> None:
 
 
 @given(st.lists(st.sampled_from(IMITATION.split("\n")) | st.text(max_size=60)).map("\n".join))
-def test_no_body_crashes_it(body: str) -> None:
-    """Nor makes it read what is not a hit, or cite another mail."""
+def test_no_body_crashes_the_policy(body: str) -> None:
+    """Nor makes it read or cite other mails."""
     mail = {"message_id": "m1", "date": "2031-01-01", "from": body, "subject": body}
     messages: list[ChatMessage] = [{"role": "user", "content": "When does the zeppelin fly?"}]
     observations = {"search_emails": {"hits": [mail]}, "read_email": {**mail, "body": body}}

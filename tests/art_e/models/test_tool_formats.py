@@ -1,4 +1,4 @@
-"""Tool calls as text: our form for models without them, Qwen's own, and the way back."""
+"""Tool calls as text, written and parsed: JSON for models without tools, and Qwen's forms."""
 
 import asyncio
 import json
@@ -26,13 +26,13 @@ READ = {"name": "read_email", "arguments": {"message_id": "m1"}}
 
 
 def parsed(text: str) -> list[dict[str, Any]]:
-    """The calls in a text in our form."""
+    """Return the calls in a text in our JSON form."""
     calls = parse_text(text, 0).tool_calls
     return [{"name": each.name, "arguments": json.loads(each.arguments)} for each in calls]
 
 
 @pytest.mark.parametrize(("text", "names"), CASES["calls"])
-def test_calls_are_found_in_what_is_around_them(text: str, names: list[str]) -> None:
+def test_calls_are_parsed_from_any_text(text: str, names: list[str]) -> None:
     calls = [each for each in (SEARCH, READ) if each["name"] in names]
     assert parsed(text) == calls
     ids = [each.id for number in (3, 4) for each in parse_text(text, number).tool_calls]
@@ -40,24 +40,23 @@ def test_calls_are_found_in_what_is_around_them(text: str, names: list[str]) -> 
 
 
 @pytest.mark.parametrize("text", [*CASES["texts"], "[" * 50_000])
-def test_what_is_no_call_stays_text(text: str) -> None:
+def test_other_json_stays_text(text: str) -> None:
     assert parse_text(text, 0) == AssistantMessage(text or None)
 
 
 @given(st.text(), st.lists(st.text(), max_size=2))
-def test_an_answer_can_be_followed_while_it_is_written(said: str, keywords: list[str]) -> None:
-    """Whatever it says, it only grows, and nothing but an answer is taken for one."""
-    arguments = json.dumps({"answer": said, "sources": ["m1"]})
+def test_partial_answer_only_grows(text: str, keywords: list[str]) -> None:
+    arguments = json.dumps({"answer": text, "sources": ["m1"]})
     parts = [partial_answer(arguments[:end]) or "" for end in range(len(arguments) + 1)]
-    # Half of a character that JSON writes in two is shown when the other half has come.
+    # Half of a surrogate pair is completed later.
     so_far = [each.rstrip("".join(map(chr, range(0xD800, 0xDC00)))) for each in parts]
-    assert all(said.startswith(each) for each in so_far) and so_far[-1] == said
+    assert all(text.startswith(each) for each in so_far) and so_far[-1] == text
     assert so_far == sorted(so_far, key=len)
     assert partial_answer(json.dumps({"keywords": keywords})) is None
 
 
-def test_an_episode_with_calls_as_text(make: Make, start: Start) -> None:
-    """Nothing of tools goes over the wire, and the trajectory is as any other."""
+def test_episode_with_calls_as_text(make: Make, start: Start) -> None:
+    """Requests have no tool fields, and the trajectory is like any other."""
     final = {"name": "return_final_answer", "arguments": {"answer": "On May 3.", "sources": ["m1"]}}
     first = f"Let me see.\n```json\n{json.dumps(SEARCH)}\n```"
     script = [first, "It ends on May 3.", json.dumps(READ), json.dumps(final)]
@@ -100,19 +99,19 @@ def replies(text: str) -> list[tuple[str, str]]:
     return [(each.name, each.arguments) for each in parse_reply(text, 0).tool_calls]
 
 
-def back(text: str) -> str:
+def round_trip(text: str) -> str:
     (written,) = render_calls([parse_reply(text, 0).to_chat()])
     return str(written["content"])
 
 
 @pytest.mark.parametrize(("text", "arguments"), CASES["malformed"])
-def test_a_malformed_call_is_kept_as_it_was_written(text: str, arguments: str) -> None:
+def test_malformed_call_stays_as_written(text: str, arguments: str) -> None:
     assert replies(text) == [("search_emails", arguments)]
 
 
-def test_a_message_goes_back_as_it_was_written_and_what_names_no_tool_stays_text() -> None:
+def test_message_survives_a_round_trip_and_nameless_calls_stay_text() -> None:
     for text in (BROKEN, SEVERAL, "Text alone. \n"):
-        assert back(text) == text
+        assert round_trip(text) == text
     for inside in ("\n{}\n</tool_call>", "\nx(lease)\n</tool_call>", ""):
         text = f"<tool_call>{inside}"
         assert parse_reply(text, 0) == AssistantMessage(text)
@@ -120,10 +119,10 @@ def test_a_message_goes_back_as_it_was_written_and_what_names_no_tool_stays_text
 
 @example([("x", {"</tool_call>": "<tool_call>"}), ("y", {"a": "</tool_call><|im_end|>"})])
 @given(st.lists(st.tuples(NAMES, st.dictionaries(st.text(), JSON, max_size=3)), min_size=1))
-def test_any_calls_survive_the_way_there_and_back(made: list[tuple[str, dict[str, Any]]]) -> None:
-    text = "\n".join(tagged(name, json.dumps(arguments)) for name, arguments in made)
-    assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
-    assert back(text) == text
+def test_any_calls_survive_a_round_trip(calls: list[tuple[str, dict[str, Any]]]) -> None:
+    text = "\n".join(tagged(name, json.dumps(arguments)) for name, arguments in calls)
+    assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == calls
+    assert round_trip(text) == text
 
 
 @pytest.mark.parametrize(
@@ -133,11 +132,11 @@ def test_any_calls_survive_the_way_there_and_back(made: list[tuple[str, dict[str
 def test_runs_of_white_space_take_linear_time(before: str, run: str) -> None:
     call = '{"name": "x", "arguments": {}}'
     text = f"{before}{run * (tries(60_000, 600_000) // len(run))}x {call}"
-    begun = time.process_time()
+    started = time.process_time()
     parse_reply(text, 0)
     parse_text(text, 0)
     unwrap_json(f"x{text}", SearchEmails)
-    assert time.process_time() - begun < tries(3, 30)
+    assert time.process_time() - started < tries(3, 30)
 
 
 @given(st.text(alphabet='<>/tool_ca{}":,\nnmearguts '))
@@ -159,15 +158,15 @@ WORDS = st.from_regex(r"[a-z_]+", fullmatch=True)
 
 
 @given(st.lists(st.tuples(WORDS, st.dictionaries(WORDS, VALUES, max_size=3)), min_size=1))
-def test_calls_of_functions_survive_both_ways(made: list[tuple[str, dict[str, Any]]]) -> None:
-    calls = [ToolCall("", name, compact_json(arguments)) for name, arguments in made]
+def test_xml_calls_survive_a_round_trip(functions: list[tuple[str, dict[str, Any]]]) -> None:
+    calls = [ToolCall("", name, compact_json(arguments)) for name, arguments in functions]
     text = "\n".join(tool_formats.format_call(each, "xml") for each in calls)
     assert "<function=" in text and '"arguments"' not in text
-    assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
+    assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == functions
 
 
-def test_tools_take_the_parameters_of_functions() -> None:
-    """Numbers and lists too; a call that was cut off has what was written."""
+def test_tools_accept_xml_parameters() -> None:
+    """Numbers and lists too, and those of a truncated call."""
     message = parse_reply(CASES["functions"], 0)
     search, answer = message.tool_calls
     assert (message.content or "").strip() == "I look."
@@ -178,14 +177,14 @@ def test_tools_take_the_parameters_of_functions() -> None:
 
 
 @pytest.mark.parametrize(("name", "form"), CASES["families"])
-def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str) -> None:
-    """As TRL carries them."""
+def test_template_gives_the_call_form(name: str, form: str) -> None:
+    """With TRL's templates."""
     tiny_qwen = pytest.importorskip("tests.tiny_qwen")
     trl = pytest.importorskip("trl")
     tokenizer = tiny_qwen.make_tokenizer(["a few words"])
     folder = Path(trl.__file__).parent / "chat_templates"
     tokenizer.chat_template = (folder / f"{name}.jinja").read_text("utf-8")
-    tokenizer.bos_token = tokenizer.eos_token  # llama3's template begins with it
+    tokenizer.bos_token = tokenizer.eos_token  # llama3's template needs it
     if form:
         assert tool_formats.call_form(tokenizer) == form
     else:
@@ -193,8 +192,7 @@ def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str) -> 
             tool_formats.call_form(tokenizer)
 
 
-def test_the_stock_template_writes_the_same() -> None:
-    """Objects that the template writes as JSON, and our text, are the same prompt."""
+def test_rendered_calls_equal_the_stock_templates() -> None:
     tiny_qwen = pytest.importorskip("tests.tiny_qwen")
     tokenizer = tiny_qwen.make_tokenizer(["a few words"])
     conversation: list[ChatMessage] = [
@@ -207,8 +205,8 @@ def test_the_stock_template_writes_the_same() -> None:
     prompts = []
     options: dict[str, Any] = {"tools": schemas(), "tokenize": False, "add_generation_prompt": True}
     for length in (2, 5):
-        shown = conversation[:length]
-        prompts.append(str(tokenizer.apply_chat_template(render_calls(shown), **options)))
-        assert prompts[-1] == tiny_qwen.rendered(tokenizer, shown, schemas(), to_go_on=True)
-    # The second goes on where the first ended: what was cached or trained on holds.
+        part = conversation[:length]
+        prompts.append(str(tokenizer.apply_chat_template(render_calls(part), **options)))
+        assert prompts[-1] == tiny_qwen.rendered(tokenizer, part, schemas(), to_go_on=True)
+    # The second prompt extends the first, so that caches and training stay valid.
     assert prompts[1].startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")

@@ -1,4 +1,4 @@
-"""What providers refuse, say and send in odd places: each refusal mended, each failure named."""
+"""Errors and odd responses of providers: requests are corrected, failures have their kind."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,9 @@ CASES = table(__file__, "wire.toml")
 TEMPERATURE, MAX_TOKENS, FORCED = (words for words, _ in CASES["refusals"][:3])
 
 
-def test_refusals_are_learnt(make: Make, start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals_correct_requests(
+    make: Make, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
     def rule(request: Request) -> Reply:
         body = request.body
         for name, words in (("temperature", TEMPERATURE), ("max_tokens", MAX_TOKENS)):
@@ -44,17 +46,17 @@ def test_refusals_are_learnt(make: Make, start: Start, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(("refusal", "changed"), CASES["refusals"])
-def test_what_a_refusal_changes(refusal: str, changed: dict[str, Any]) -> None:
+def test_refusal_corrects_capabilities(refusal: str, changed: dict[str, Any]) -> None:
     now = Capabilities(tool_choice="required", reasoning_effort=True)
-    found = corrected(now, refusal)
-    assert ({found[1]: getattr(found[0], found[1])} if found else {}) == changed
-    # The same refusal again changes nothing more, or something weaker, but never goes on for ever.
+    correction = corrected(now, refusal)
+    assert ({correction[1]: getattr(*correction)} if correction else {}) == changed
+    # Repeated corrections by the same refusal end.
     for _ in range(3):
-        found = found and corrected(found[0], refusal)
-    assert found is None
+        correction = correction and corrected(correction[0], refusal)
+    assert correction is None
 
 
-def test_what_a_long_prompt_leaves_is_asked_for(make: Make) -> None:
+def test_output_limit_shrinks_to_what_a_long_prompt_leaves(make: Make) -> None:
     refusal = (
         "'max_tokens' is too large: 4096. This model's maximum context length is 8192 tokens and"
         " your request has 5000 input tokens (4096 > 8192 - 5000)."
@@ -84,14 +86,14 @@ def test_failures_in_providers_words(cells: list[str], monkeypatch: pytest.Monke
             act(LitellmPolicy(model, ModelOptions(), QUICK))
     print(f"{family:11} {len(requests)} requests, {kind}: {caught.value}")
     assert caught.value.kind == kind and words.partition(",")[0][:60] in str(caught.value)
-    # What will not get better is tried once, and a refusal costs nothing.
+    # Permanent failures are not retried, and refusals cost nothing.
     assert len(requests) == (3 if kind in ("rate-limit", "overload") else 1)
     assert caught.value.cost_usd == 0
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-4.1", "anthropic/claude-opus-4-6"])
 @pytest.mark.parametrize(("body", "words"), CASES["bodies"])
-def test_a_failure_is_never_shown_as_code(
+def test_error_message_is_plain_text(
     model: str, body: Any, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with json_server(lambda *_: (401, body)) as url:
@@ -101,7 +103,7 @@ def test_a_failure_is_never_shown_as_code(
     assert str(caught.value) == f"{model}: 401: {words}"
 
 
-def test_calls_that_failed_cost_what_was_billed(make: Make) -> None:
+def test_failed_calls_cost_what_was_billed(make: Make) -> None:
     empty = says(None, usage=Usage(1_000, 0, 1_000))  # $0.01
     with Provider([empty] * 3) as provider, pytest.raises(PolicyError) as caught:
         act(make(provider, "openai/gpt-4.1"))
@@ -111,19 +113,19 @@ def test_calls_that_failed_cost_what_was_billed(make: Make) -> None:
 
 
 @pytest.mark.parametrize(("reason", "empty", "kind"), CASES["endings"])
-def test_why_a_message_ended(reason: str, empty: bool, kind: str) -> None:
+def test_finish_reason_gives_the_kind_of_failure(reason: str, empty: bool, kind: str) -> None:
     failure = finish_failure(reason or None, "gemini/m", empty=empty)
     assert (failure.kind if failure else "") == kind
-    own = finish_failure("stop", "hosted_vllm/m", empty=True)
-    assert own is None  # too weak, perhaps
+    # A weak self-hosted model may write nothing.
+    assert finish_failure("stop", "hosted_vllm/m", empty=True) is None
 
 
-def test_the_pace_falls_where_a_provider_asks_for_it_and_rises_again() -> None:
-    pace, running, widths = CallLimiter(4), list[bool](), list[int]()
+def test_concurrency_falls_with_rate_limits_and_rises_again() -> None:
+    limiter, running, widths = CallLimiter(4), list[bool](), list[int]()
 
     async def call(refused: bool) -> None:
         with contextlib.suppress(ProviderError):
-            async with pace.slot():
+            async with limiter.slot():
                 running.append(refused)
                 widths.append(len(running))
                 await asyncio.sleep(0)
@@ -145,24 +147,23 @@ def test_the_pace_falls_where_a_provider_asks_for_it_and_rises_again() -> None:
 
 
 @pytest.mark.parametrize("frame", ["<tool_call>{}</tool_call>", "I search: {}"])
-def test_calls_that_a_server_leaves_in_the_text_are_read(make: Make, frame: str) -> None:
+def test_calls_in_the_text_are_recovered(make: Make, frame: str) -> None:
     call = '{"name": "search_emails", "arguments": {"keywords": ["lease"]}}'
     text = frame.replace("{}", call)
     with Provider([says(text)]) as provider:
-        said = act(make(provider, "openai/gpt-4.1")).message
-    [found] = said.tool_calls
-    assert (found.name, found.parsed) == ("search_emails", {"keywords": ["lease"]})
+        [recovered] = act(make(provider, "openai/gpt-4.1")).message.tool_calls
+    assert (recovered.name, recovered.parsed) == ("search_emails", {"keywords": ["lease"]})
     other = AssistantMessage(text.replace("search_emails", "send_money"))
     assert recover_calls(other, 0, {"search_emails"}) == other
 
 
-def test_ollama_gets_room_for_the_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ollama_context_grows_with_the_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[dict[str, Any]] = []
-    heard: list[str] = []
+    streamed: list[str] = []
     final = {"name": "return_final_answer", "arguments": {"answer": "May 3", "sources": ["m1"]}}
-    ended = {"done": True, "done_reason": "stop", "prompt_eval_count": 900, "eval_count": 7}
-    said: Any = {"content": "", "tool_calls": [{"function": final}]}
-    lines = [{"message": {"content": ""}}, {"message": said, "model": "qwen", **ended}]
+    end = {"done": True, "done_reason": "stop", "prompt_eval_count": 900, "eval_count": 7}
+    message: Any = {"content": "", "tool_calls": [{"function": final}]}
+    lines = [{"message": {"content": ""}}, {"message": message, "model": "qwen", **end}]
 
     def reply(_: str, path: str, __: Any, body: bytes) -> Any:
         if path == "/api/show":
@@ -172,7 +173,7 @@ def test_ollama_gets_room_for_the_conversation(monkeypatch: pytest.MonkeyPatch) 
 
     with json_server(reply) as url:
         monkeypatch.setenv("OLLAMA_API_BASE", url)
-        options = ModelOptions(on_answer=heard.append)
+        options = ModelOptions(on_answer=streamed.append)
         policy = LitellmPolicy("ollama_chat/qwen2.5:14b", options, QUICK)
         step = act(policy)
         long = [*HELLO, {"role": "user", "content": "word " * 10_000}]
@@ -180,15 +181,15 @@ def test_ollama_gets_room_for_the_conversation(monkeypatch: pytest.MonkeyPatch) 
             act(policy, long)
     [call] = step.message.tool_calls
     assert {"name": call.name, "arguments": call.parsed} == final
-    assert (step.cost_usd, step.served, heard) == (0.0, "qwen", ["May 3"] * len(heard))
+    assert (step.cost_usd, step.served, {*streamed}) == (0.0, "qwen", {"May 3"})
     assert (step.usage.prompt_tokens, step.usage.completion_tokens) == (900, 7)
-    # A step of 16,384, then twice that; at most what the model takes.
+    # A step of 16,384, then twice that; at most the model's context.
     assert [each["options"]["num_ctx"] for each in sent] == [16_384, 32_768]
     assert sent[0]["options"]["num_predict"] == 4_096 and sent[0]["stream"] is True
     assert error.value.kind == "context"
 
 
-def test_short_and_bare_names_stand_for_full_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_and_bare_names_become_full_names(monkeypatch: pytest.MonkeyPatch) -> None:
     full = ("openai/o3", "anthropic/claude-sonnet-5-5", "gemini/gemini-3.8-flash", "openai/gpt-5.4")
     names = {"local:x": "local:x", "groq/x": "groq/x"} | {each.split("/")[1]: each for each in full}
     assert {each: full_name(each) for each in names} == names
@@ -200,7 +201,7 @@ def test_short_and_bare_names_stand_for_full_ones(monkeypatch: pytest.MonkeyPatc
     assert full_name("nobody-has-this") == "nobody-has-this"
 
 
-def test_a_model_that_ends_is_named_with_what_follows_it() -> None:
+def test_ending_model_is_reported_with_its_successor() -> None:
     day = dt.date(2026, 11, 27)
     assert ending("openai/o4-mini", day) == (
         "openai/o4-mini ended on 2026-10-23; run openai/gpt-5.4-mini instead"
@@ -210,12 +211,12 @@ def test_a_model_that_ends_is_named_with_what_follows_it() -> None:
     # From litellm's list.
     assert str(ending("azure/o3", day)).startswith("azure/o3 ended on 2026-11-19")
     assert ending("hosted_vllm/mine", day) is None
-    # What is proposed lives, and what follows a model is no row that ends itself.
-    lives = {each.followed_by for each in KNOWN.values() if each.ends} | {*[*KNOWN][:3]}
-    assert not [each for each in lives if ending(each, day)]
+    # Suggested models and successors have not ended.
+    current = {each.followed_by for each in KNOWN.values() if each.ends} | {*[*KNOWN][:3]}
+    assert not [each for each in current if ending(each, day)]
 
 
-# What a model can do, known without asking it.
+# Capabilities, without a call.
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "capabilities.tsv"))
@@ -227,7 +228,7 @@ def test_capabilities(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None
     assert (supports.tools, supports.tool_choice or "-") == (native == "native", choice)
 
 
-# ---- Reasoning, which goes back to the provider that produced it.
+# ---- Reasoning, which is sent back to its own provider.
 
 GEMINI, CLAUDE = json.loads(Path(__file__).with_name("reasoning.json").read_text("utf-8")).values()
 DEEPSEEK = json.loads(says(None, search("x"), reasoning_content="signed: c2lnbmVk").body)
@@ -241,7 +242,7 @@ DEEPSEEK = json.loads(says(None, search("x"), reasoning_content="signed: c2lnbmV
         ("deepseek/deepseek-chat", DEEPSEEK, '"reasoning_content": "signed: c2lnbmVk"'),
     ],
 )
-def test_reasoning_goes_back_to_its_provider_and_to_no_other(
+def test_reasoning_is_sent_back_to_its_provider_only(
     make: Make, start: Start, monkeypatch: pytest.MonkeyPatch,
     model: str, reply: dict[str, Any], sent_back: str,
 ) -> None:  # fmt: skip
@@ -257,7 +258,7 @@ def test_reasoning_goes_back_to_its_provider_and_to_no_other(
         trajectory = asyncio.run(run_episode(start(max_turns=2), policy, "run"))
     assert "c2lnbmVk" not in bodies[0]
     assert sent_back in bodies[1]
-    if reply is GEMINI:  # its signature is a part of the call's id
+    if reply is GEMINI:  # its signature is part of the call's id
         return
     with Provider([says("Done.")]) as other:
         act(make(other, "openai/gpt-4.1"), trajectory.messages)
@@ -265,14 +266,14 @@ def test_reasoning_goes_back_to_its_provider_and_to_no_other(
     assert "thoughts" not in json.dumps(other.requests[0].body["messages"])
 
 
-def test_reasoning_counts_towards_the_limit_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasoning_counts_towards_the_cost_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     model = "anthropic/claude-sonnet-4-5"
     blocks = [{"type": "thinking", "thinking": "Hm. " * 250_000, "signature": "x"}]
     thoughts = {"model": model, "message": {"thinking_blocks": blocks}}
-    said = {"role": "assistant", "content": "Hm."}
+    reply = {"role": "assistant", "content": "Hm."}
     with json_server(lambda *_: (200, CLAUDE)) as url:
         stand_in(monkeypatch, model, url)
         policy = LitellmPolicy(model, ModelOptions(max_cost_usd=1.0), QUICK)
-        act(policy, [*HELLO, said])
+        act(policy, [*HELLO, reply])
         with pytest.raises(PolicyError, match="max-cost"):
-            act(policy, [*HELLO, {**said, "thoughts": thoughts}])
+            act(policy, [*HELLO, {**reply, "thoughts": thoughts}])
