@@ -246,7 +246,7 @@ def config(
     if name is not None and name not in SETTINGS:
         raise UserError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")
     if unset and (name is None or value is not None):
-        raise UserError("--unset takes the name of a setting alone: art-e config NAME --unset")
+        raise UserError("--unset takes the name of a setting, no value: art-e config NAME --unset")
     if name is not None and (unset or value is not None):
         change(name, None if unset or value is None else _validated(name, value))
     values = settings()

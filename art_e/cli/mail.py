@@ -47,15 +47,15 @@ def inboxes(
 ) -> None:
     """List the inboxes of the file: owners first, then by number of mails."""
     with InboxFile(options.chosen_db(db)) as file:
-        listed = file.inboxes(limit)
+        largest = file.inboxes(limit)
         total = int(file.counts["inboxes"])
     if as_json:
-        output.print_json({"total": total, "inboxes": [each._asdict() for each in listed]})
+        output.print_json({"total": total, "inboxes": [each._asdict() for each in largest]})
         return
-    rows = [(address, *(f"{count:,}" for count in counts)) for address, *counts in listed]
+    rows = [(address, *(f"{count:,}" for count in counts)) for address, *counts in largest]
     output.print_table(("address", "emails", "sent", "received"), rows, lines=False)
-    if total > len(listed):
-        output.note(f"{total - len(listed):,} more; --limit {total} shows all")
+    if total > len(largest):
+        output.note(f"{total - len(largest):,} more; --limit {total} shows all")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -105,7 +105,7 @@ def show_hits(
     """Print the hits of a query as a numbered list, and return that; None without hits."""
     if not hits:
         mails = output.plural(len(inbox), "mail")
-        output.note(f"no mail of {mails} matches; try other words or fewer filters")
+        output.note(f"no match in {mails}; try other words or fewer filters")
         if unread := inbox.unread_files():
             output.note(output.not_searched(unread))
         return None
@@ -175,10 +175,10 @@ def open_attachment(
         files = opened.files(message_id)
     if not files:
         raise UserError(f"nothing is attached to {message_id}")
-    listed = "; ".join(f"{at} {output.one_line(each.name)}" for at, each in enumerate(files, 1))
+    numbered = "; ".join(f"{at} {output.one_line(each.name)}" for at, each in enumerate(files, 1))
     place = number or 1
     if (number is None and len(files) > 1) or place > len(files):
-        raise UserError(f"which file? give its number: {listed}")
+        raise UserError(f"which file? give its number: {numbered}")
     data, name = files[place - 1].data, safe_name(files[place - 1])
     if data is None:
         raise UserError(f"{name} was too large to store; open it in your mail program")

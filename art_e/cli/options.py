@@ -108,11 +108,11 @@ class MailList(NamedTuple):
 def save_list(db: Path, inbox: Inbox, message_ids: list[str], *, junk: bool) -> MailList:
     """Save a printed list, so that later commands accept its numbers."""
     day = None if inbox.as_of is None else inbox.as_of.isoformat()
-    listed = MailList(str(db.resolve()), inbox.address, day, junk, message_ids)
+    mail_list = MailList(str(db.resolve()), inbox.address, day, junk, message_ids)
     with contextlib.suppress(OSError):  # nothing is saved in a read-only home
         home().mkdir(parents=True, exist_ok=True)
-        write_whole(home() / LAST_LIST, json.dumps(listed))
-    return listed
+        write_whole(home() / LAST_LIST, json.dumps(mail_list))
+    return mail_list
 
 
 def load_list() -> MailList:
@@ -127,17 +127,17 @@ def opened_mail(
     reference: str, db: Path | None, inbox: str | None, as_of: str | None, *, junk: bool = False
 ) -> Iterator[tuple[InboxFile, Inbox, str]]:
     """Open a file and an inbox (a number opens those of the last list), and find a mail's id."""
-    listed = load_list()
-    if listed.mail_at(reference, db, inbox):
-        db, inbox = Path(listed.db), listed.inbox
-        as_of, junk = as_of or listed.as_of, junk or listed.junk
+    mail_list = load_list()
+    if mail_list.mail_at(reference, db, inbox):
+        db, inbox = Path(mail_list.db), mail_list.inbox
+        as_of, junk = as_of or mail_list.as_of, junk or mail_list.junk
     with opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
-        yield file, opened, find_mail(reference, listed, file, opened)
+        yield file, opened, find_mail(reference, mail_list, file, opened)
 
 
-def find_mail(reference: str, listed: MailList, file: InboxFile, inbox: Inbox) -> str:
+def find_mail(reference: str, mail_list: MailList, file: InboxFile, inbox: Inbox) -> str:
     """Return the id of the mail that `reference` names; `UserError` if there is not exactly one."""
-    for name in (reference, listed.mail_at(reference, file.path, inbox.address)):
+    for name in (reference, mail_list.mail_at(reference, file.path, inbox.address)):
         if name is not None and (message_id := inbox.canonical_id(name)) is not None:
             return message_id
     ids = inbox.ids_beginning(reference) if len(reference.strip("<> ")) >= MIN_PREFIX else []
@@ -145,7 +145,7 @@ def find_mail(reference: str, listed: MailList, file: InboxFile, inbox: Inbox) -
         return ids[0]
     if ids:
         some = ", ".join(ids[:3])
-        raise UserError(f"several message ids begin with {reference}, such as {some}; give more")
+        raise UserError(f"several ids start with {reference}, such as {some}; give a longer part")
     until = "" if inbox.as_of is None else f" up to {inbox.as_of}"
     where = f"the inbox of {inbox.address}{until}"
     raise UserError(f"no mail {reference} in {where}; art-e search WORDS lists mails with numbers")

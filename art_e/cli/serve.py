@@ -48,19 +48,19 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a checkpoint to any OpenAI client with vLLM, until Ctrl-C."""
-    named = f"{checkpoint}+{adapter}" if adapter else checkpoint
+    model_name = f"{checkpoint}+{adapter}" if adapter else checkpoint
     if (vllm := shutil.which("vllm")) is None:
         why = "art-e serve needs vLLM (make gpu, or pip install vllm)"
-        raise UserError(f"{why}; without a server: art-e ask --model local:{named}")
+        raise UserError(f"{why}; without a server: art-e ask --model local:{model_name}")
     served = re.sub(r"[^A-Za-z0-9._-]+", "-", name or expanded(checkpoint).resolve().name)
     command = vllm_command(vllm, *checkpoints.resolve_checkpoint(checkpoint, adapter), served)
     # By default vLLM accepts requests from web pages of any origin.
     command += ["--host", host, "--port", str(port), "--allowed-origins", "[]", *(options or [])]
-    has_form = expanded(named).is_dir() and checkpoints.episode_form(named)
+    has_form = expanded(model_name).is_dir() and checkpoints.episode_form(model_name)
     note(f"loading {checkpoint} with vLLM; ask it when its log says that it is ready")
     reachable = LOOPBACK if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     base = f"{BASE_VARIABLE}=http://{reachable}:{port}/v1"
-    recipe = f" --recipe {named}" if has_form else ""
+    recipe = f" --recipe {model_name}" if has_form else ""
     print_line(f"{base} art-e ask QUESTION --model hosted_vllm/{served}{recipe}")
     sys.stdout.flush()
     os.dup2(2, 1)  # vLLM logs to stdout, which is for data

@@ -87,7 +87,7 @@ def _sum_up(conversation: Conversation, mails: Sequence[Email], model: str, as_j
     if model != OFFLINE:
         sizes = accumulate(min(len(mail.body), MAX_BODY_CHARS) for mail in reversed(added))
         if left_out := len(added) - max(1, sum(size <= MAX_CHARS for size in sizes)):
-            output.note(f"the latest {len(added) - left_out} of {len(added)} mails fit")
+            output.note(f"only the latest {len(added) - left_out} of {len(added)} mails fit")
     added = added[left_out:]
     if not as_json:
         ids, junk = [mail.message_id for mail in added], conversation.options.junk
@@ -145,14 +145,14 @@ def parse_summary(step: PolicyStep, count: int) -> Summary:
     """Return the summary in a model's message, without citations of mails beyond 1 to `count`."""
     calls = (call.parsed for call in step.message.tool_calls if call.name == ANSWER)
     answers = [str(call.get("answer") or "") for call in calls if isinstance(call, dict)]
-    written = next(filter(None, answers), step.message.content or "(no summary)")
+    text = next(filter(None, answers), step.message.content or "(no summary)")
     numbers = {str(number): number for number in range(1, count + 1)}
-    named = list(dict.fromkeys(re.findall(r"\d+", " ".join(_CITATION.findall(written)))))
+    citations = list(dict.fromkeys(re.findall(r"\d+", " ".join(_CITATION.findall(text)))))
 
     def keep_valid(citation: re.Match[str]) -> str:
         valid = [each for each in re.findall(r"\d+", citation[1]) if each in numbers]
         return f" [{', '.join(valid)}]" if valid else ""
 
-    cited = sorted(numbers[each] for each in named if each in numbers)
-    dropped = [each for each in named if each not in numbers]
-    return Summary(_CITATION.sub(keep_valid, written), cited, dropped)
+    cited = sorted(numbers[each] for each in citations if each in numbers)
+    dropped = [each for each in citations if each not in numbers]
+    return Summary(_CITATION.sub(keep_valid, text), cited, dropped)

@@ -98,12 +98,12 @@ def usage_of(response: Any) -> Usage | None:
 
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     cached, reasoning = detail("prompt", "cached_tokens"), detail("completion", "reasoning_tokens")
-    written = detail("prompt", "cache_creation_tokens") or detail("prompt", "cache_write_tokens")
-    for count in (prompt, cached, completion, reasoning, written):
+    writes = detail("prompt", "cache_creation_tokens") or detail("prompt", "cache_write_tokens")
+    for count in (prompt, cached, completion, reasoning, writes):
         if type(count) is not int or not 0 <= count <= _MAX_TOKENS:
             raise ValueError("impossible usage")
     cached = min(cached, prompt)  # some providers report parts that exceed the whole
-    parts = min(reasoning, completion), min(written, prompt - cached)
+    parts = min(reasoning, completion), min(writes, prompt - cached)
     return Usage(prompt, cached, completion, *parts)
 
 

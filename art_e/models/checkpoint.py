@@ -86,7 +86,7 @@ def resolve_checkpoint(name: str, adapter: str | None = None) -> tuple[str, str 
     if base is None:
         return (name if best == folder else str(best)), adapter
     if adapter is not None:
-        raise UserError(f"{name} is an adapter already; name no other")
+        raise UserError(f"{name} is an adapter itself; don't name another")
     return base, str(best)
 
 
@@ -163,5 +163,5 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # the values of vLLM's --max-lora-
 def vllm_rank(rank: object) -> int:
     """Return vLLM's --max-lora-rank for an adapter. Raises `UserError` if its rank is too high."""
     if not isinstance(rank, int) or rank > _RANKS[-1]:
-        raise UserError(f"vLLM takes no adapter of rank {rank}: merge it, or train a smaller one")
+        raise UserError(f"rank {rank} is too high for vLLM: merge the adapter, or train it smaller")
     return next(each for each in _RANKS if each >= rank)

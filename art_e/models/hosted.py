@@ -76,9 +76,9 @@ class LitellmPolicy:
         if options.tool_calls == "native" and not supports.tools:
             raise UserError(f"{model} can't call tools; use --tool-calls auto or text")
         if options.temperature is not None and not supports.temperature:
-            raise UserError(f"{model} takes no temperature; leave --temperature out")
+            raise UserError(f"{model} accepts no temperature; leave --temperature out")
         if options.reasoning_effort is not None and not supports.reasoning_effort:
-            raise UserError(f"{model} takes no reasoning effort; leave --reasoning-effort out")
+            raise UserError(f"{model} accepts no reasoning effort; leave --reasoning-effort out")
         streamed = options.on_answer is not None and can_stream(model, supports)
         self._on_text = options.stream_answer if streamed else None
         warm_up(model)  # or loading would count as latency of the first question
@@ -99,18 +99,18 @@ class LitellmPolicy:
         """Return the model's next message. Raises `PolicyError` if retries don't help, of the kinds
         auth, no-model, no-credit, quota, region, redirect, rate-limit, provider, overload, timeout,
         connection, context, length, content, request, budget."""
-        called = await self._calls.make(partial(self._request, messages, tools), self._on_text)
+        result = await self._calls.make(partial(self._request, messages, tools), self._on_text)
         turn = sum(each["role"] == "assistant" for each in messages)
         if self._as_text(self._calls.supports):
-            message = parse_text(called.message.content or "", turn)
+            message = parse_text(result.message.content or "", turn)
         else:
-            message = from_provider(called.message, messages, self.model)
+            message = from_provider(result.message, messages, self.model)
         if not message.tool_calls:
             message = recover_calls(message, turn, {each["function"]["name"] for each in tools})
-        usage = called.usage or Usage()
+        usage = result.usage or Usage()
         return PolicyStep(
-            message, usage, called.cost_usd, called.seconds, called.retries,
-            served=called.served, finish=called.finish,
+            message, usage, result.cost_usd, result.seconds, result.retries,
+            served=result.served, finish=result.finish,
         )  # fmt: skip
 
     def _as_text(self, supports: Capabilities) -> bool:

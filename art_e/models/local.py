@@ -164,7 +164,7 @@ class LocalPolicy:
         ids, context = self._prompt(messages, tools), self._checkpoint.context
         limit = min(self._max_output_tokens, context - len(ids))
         if limit < 1:
-            why = f"the conversation has {len(ids):,} tokens, and the model takes {context:,}"
+            why = f"the conversation has {len(ids):,} tokens, the model's context {context:,}"
             raise base.PolicyError("context", why)
         reserved = self._budget.reserve(len(ids), limit)
         cost = None

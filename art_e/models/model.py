@@ -23,10 +23,10 @@ def full_name(name: str) -> str:
     (claude-sonnet-5-5, qwen3:14b), and set the server's address; others stay unchanged."""
     if name in providers.SHORT_NAMES or "/" in name or kind_of(name) != "hosted":
         return providers.SHORT_NAMES.get(name, name)
-    listed = providers.listed_models()
-    if f"gemini/{name}" in listed:
+    models = providers.listed_models()
+    if f"gemini/{name}" in models:
         return f"gemini/{name}"
-    if (provider := listed.get(name, {}).get("litellm_provider")) in ("openai", "anthropic"):
+    if (provider := models.get(name, {}).get("litellm_provider")) in ("openai", "anthropic"):
         return f"{provider}/{name}"
     for near in (near for server in SERVERS for near in _served(server)):
         if near.model.partition("/")[2] in (name, f"{name}:latest"):

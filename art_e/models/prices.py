@@ -37,6 +37,7 @@ class Price:
     def cost(self, usage: Usage) -> float:
         reasoning = self.completion if self.reasoning is None else self.reasoning
         write = self.prompt if self.cache_write is None else self.cache_write
+        # Special tokens are part of the totals, so they add only the difference in price.
         return (
             usage.prompt_tokens * self.prompt
             + usage.cached_prompt_tokens * (self.cached_prompt - self.prompt)
@@ -128,8 +129,8 @@ def _user_price(entry: Any, where: str) -> Price:
 def _list_price(model: str) -> Price | None:
     """Return the price in litellm's list, with or without the provider in the model's name."""
     provider, entry = model.partition("/")[0], listed_model(model)
-    listed = str(entry.get("litellm_provider"))
-    of_provider = listed == provider or listed.startswith(f"{provider}-")
+    entry_provider = str(entry.get("litellm_provider"))
+    of_provider = entry_provider == provider or entry_provider.startswith(f"{provider}-")
     if model not in listed_models() and not of_provider:
         return None
     prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")

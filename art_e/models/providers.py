@@ -58,8 +58,8 @@ def listed_models() -> dict[str, dict[str, Any]]:
 
 def listed_model(model: str) -> dict[str, Any]:
     """Return a model's entry in litellm's list, with or without its provider, or an empty one."""
-    listed = listed_models()
-    return listed.get(model) or listed.get(model.partition("/")[2]) or {}
+    models = listed_models()
+    return models.get(model) or models.get(model.partition("/")[2]) or {}
 
 
 # ---- Hosts.
@@ -87,8 +87,8 @@ OLLAMA_HOST = "ollama.com"
 def provider_of(model: str) -> str:
     """Return the provider of a model's full name. Raises `UserError` for an unknown name."""
     provider, _, name = model.partition("/")
-    named = {str(each.get("litellm_provider")) for each in listed_models().values()}
-    if name and name == name.strip() and provider in PROVIDERS.keys() | named:
+    known = {str(each.get("litellm_provider")) for each in listed_models().values()}
+    if name and name == name.strip() and provider in PROVIDERS.keys() | known:
         return provider
     names = "offline, local:PATH or a litellm name such as openai/o3"
     raise UserError(f"unknown model {model!r}; use {names}")

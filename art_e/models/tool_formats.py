@@ -95,14 +95,14 @@ def _as_json(text: str) -> Any:
 
 def render_calls(messages: Iterable[ChatMessage], form: CallForm = "json") -> list[ChatMessage]:
     """Return the conversation with the model's calls as text, for a chat template."""
-    written = []
+    conversation = []
     for message in messages:
         functions = [each["function"] for each in message.get("tool_calls") or ()]
         calls = [ToolCall("", each["name"], each["arguments"]) for each in functions]
         texts = [message.get("content"), *(format_call(each, form) for each in calls)]
         rendered = {"role": "assistant", "content": "\n".join(filter(None, texts))}
-        written.append(rendered if calls else message)
-    return written
+        conversation.append(rendered if calls else message)
+    return conversation
 
 
 def call_form(tokenizer: Any) -> CallForm:

@@ -187,12 +187,12 @@ class WebSession:
 
     def conversations(self, inbox: Words) -> dict[str, Any]:
         """List the conversations about an inbox, latest first."""
-        listed = []
+        rows = []
         for name, runs in self._conversations().items():
             first, last = runs[0].config, runs[-1].config
             row = {"title": first["question"], "at": last["started_at"], "questions": len(runs)}
-            listed += [{"conversation": name, **row}] if first["inbox_address"] == inbox else []
-        return {"conversations": listed}
+            rows += [{"conversation": name, **row}] if first["inbox_address"] == inbox else []
+        return {"conversations": rows}
 
     def conversation(self, conversation: Words) -> dict[str, Any]:
         """Return the questions and answers of a conversation, with ratings."""

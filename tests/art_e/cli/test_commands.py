@@ -131,7 +131,7 @@ def test_search_shows_the_best_first(art_e: Run, db: Path) -> None:
         assert [hit["message_id"] for hit in hits] == ids
     nothing = art_e("search", "xylophone", *IN_ANN, "--db", db)
     assert (nothing.exit_code, nothing.stdout) == (0, "")
-    assert "no mail of 4 mails matches" in nothing.stderr
+    assert "no match in 4 mails" in nothing.stderr
 
 
 def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path) -> None:

@@ -70,7 +70,7 @@ def test_run_serves_its_best_adapter_and_form(
     best = run / "checkpoints" / "checkpoint-4"
     for folder in (run, best):
         assert resolve_checkpoint(str(folder), None) == (str(checkpoint), str(best))
-        with pytest.raises(UserError, match="name no other"):
+        with pytest.raises(UserError, match="don't name another"):
             resolve_checkpoint(str(folder), "other")
     settings = LocalPolicy(str(run), ModelOptions()).settings
     assert (settings["path"], settings["adapter"]) == (str(checkpoint), str(best))
