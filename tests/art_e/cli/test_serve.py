@@ -97,5 +97,5 @@ def test_user_errors_are_one_line(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None if "base" in args else "vllm")
     (run / "metrics.json").write_text('{"best_checkpoint": null}')
-    line = args.format(checkpoint=checkpoint, run=run)
-    assert words in the_error(art_e("serve", *line.split()))
+    filled = [each.format(checkpoint=checkpoint, run=run) for each in args.split()]
+    assert words in the_error(art_e("serve", *filled))
