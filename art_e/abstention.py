@@ -28,9 +28,9 @@ _VALUE = re.compile(r"(?<=\w )[A-Z][\w&-]+|(?<=[, ])\$?\d[\d.,:/]*")
 
 
 def is_abstention(answer: str | None, question: str = "", mails: Iterable[str] = ()) -> bool:
-    """True if `answer` declines to answer: None, empty, or "I don't know" in any words. With the
-    texts of the `mails` that it cites, a value or name of theirs that `question` lacks makes it an
-    answer, unless it begins with "I don't know"."""
+    """Return True if `answer` declines to answer: None, empty, or "I don't know" in any words. A
+    value or name that stands in the cited `mails` but not in `question` makes it an answer, unless
+    it begins with "I don't know"."""
     if answer == "I don't know":
         return True  # without the time that compiling the patterns takes
     clauses = _clauses(answer or "")
@@ -41,10 +41,10 @@ def is_abstention(answer: str | None, question: str = "", mails: Iterable[str] =
         return False
     if not kinds or _patterns()["lack"].search(clauses[0]):
         return True
-    told = {value.strip(".,:").casefold() for value in _VALUE.findall(answer or "")}
-    known = set(re.findall(r"\w+", question.casefold()))
+    values = {value.strip(".,:").casefold() for value in _VALUE.findall(answer or "")}
+    asked_words = set(re.findall(r"\w+", question.casefold()))
     stated = {word for mail in mails for word in re.findall(r"[^\s.,:;()<>\"]+", mail.casefold())}
-    return not (told - known) & stated
+    return not (values - asked_words) & stated
 
 
 def _kind(clause: str) -> str:

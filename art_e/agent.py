@@ -17,8 +17,8 @@ from art_e.trajectory import Exchange, Trajectory, exchanges
 async def run_episode(
     episode: Episode, policy: Policy, run_id: str, on_turn: Callable[[Exchange], None] | None = None
 ) -> Trajectory:
-    """Run `episode` to its end, with a call of `on_turn` after each turn; an outside failure of the
-    policy ends it with `error` set. The trajectory lacks only verdict and reward."""
+    """Run `episode` to its end and call `on_turn` after each turn. A `PolicyError` ends it with
+    `error` set. The trajectory lacks only verdict and reward."""
     started_at = dt.datetime.now(dt.UTC)
     started = time.perf_counter()
     steps: list[PolicyStep] = []
@@ -73,7 +73,7 @@ def run_now(running: Coroutine[Any, None, Trajectory], policy: Policy) -> Trajec
 
 
 def episode_record(episode: Episode, run_id: str, model: str, policy: dict[str, Any]) -> Trajectory:
-    """The trajectory of `episode` without times and cost."""
+    """Return the trajectory of `episode` without times and cost."""
     inbox = episode.tools.inbox
     tokens = Usage(episode.rubric.prompt_tokens, 0, episode.rubric.completion_tokens)
     return Trajectory(

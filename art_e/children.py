@@ -1,7 +1,7 @@
 """Starts child processes so that no file of the working directory runs as their code.
 
-Python puts the working directory first on the import path of `python -m`, of `python -c` and of
-workers that are spawned, so a `pickle.py` in a folder of mail would run."""
+Python puts the working directory first on the import path of `python -m`, `python -c` and spawned
+workers, so a `pickle.py` in a folder of mail would run."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from subprocess import DEVNULL, PIPE, Popen, run
 _PLAIN = frozenset(Path(__file__).with_name("plain_names.txt").read_text("utf-8").split())
 
 
-def import_nothing_here() -> None:
+def exclude_working_directory() -> None:
     """Keep the working directory, unless ART-E lies there, off the import path, children's too."""
     os.environ["PYTHONSAFEPATH"] = "1"
     here = Path.cwd()
@@ -22,7 +22,7 @@ def import_nothing_here() -> None:
 
 
 def plain_environment() -> dict[str, str]:
-    """The part of the environment that a child needs which reads mail and calls no model."""
+    """Return the environment for a child that reads mail and calls no model."""
     plain = {name: value for name, value in os.environ.items() if name in _PLAIN}
     if paths := plain.get("PYTHONPATH"):
         absolute = (str(Path(each).absolute()) for each in paths.split(os.pathsep) if each)

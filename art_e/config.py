@@ -1,7 +1,6 @@
-"""What a user has chosen once for all: `config.toml` in `ART_E_HOME`, which `art-e config` writes.
+"""The user's defaults: `config.toml` in `ART_E_HOME`, which `art-e config` writes.
 
-A command's option comes before it. `inbox` counts only if no other file than that of `db` is named.
-"""
+A command's option wins over it. `inbox` applies only to the file that `db` names."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from pathlib import Path
 from art_e.errors import UserError
 from art_e.storage import home, toml_content, write_whole
 
-# Each with what it is the default of.
+# Each with the option that it sets by default.
 SETTINGS = {
     "model": "the model that art-e ask asks",
     "db": "the inbox file of all commands",
@@ -20,30 +19,30 @@ SETTINGS = {
 
 
 def config_file() -> Path:
-    """The file; it need not exist."""
+    """Return the path of the settings file, which need not exist."""
     return home() / "config.toml"
 
 
 def settings() -> Mapping[str, str]:
-    """What is set. Raises `UserError` for a file that can't be read, or holds something else."""
+    """Return all settings. Raises `UserError` if the file can't be read or has another setting."""
     path = config_file()
-    found = toml_content(path)
-    for name, value in found.items():
+    content = toml_content(path)
+    for name, value in content.items():
         if name not in SETTINGS or not isinstance(value, str):
-            known = ", ".join(SETTINGS)
-            raise UserError(f"{path}: {name} is no setting; there are {known}, each a text")
-    return found
+            names = ", ".join(SETTINGS)
+            raise UserError(f"{path}: unknown setting {name}; use {names} (strings)")
+    return content
 
 
 def setting(name: str) -> str | None:
-    """The value of a setting; None if it is not set. Raises as `settings`."""
+    """Return the value of a setting, or None if it is not set. Raises as `settings`."""
     return settings().get(name)
 
 
 def change(name: str, value: str | None) -> None:
     """Set a setting, or with None remove it."""
-    kept = {**settings(), name: value}
+    changed = {**settings(), name: value}
     # A JSON string without lone surrogates is one of TOML.
-    lines = [f"{key} = {json.dumps(each)}" for key, each in kept.items() if each is not None]
+    lines = [f"{key} = {json.dumps(each)}" for key, each in changed.items() if each is not None]
     config_file().parent.mkdir(parents=True, exist_ok=True)
     write_whole(config_file(), "".join(f"{line}\n" for line in lines))

@@ -21,14 +21,14 @@ from art_e.question import Question
 from art_e.text import cut_line, digest, encodable, prompt_text
 
 DEFAULT_MAX_TURNS = 10
-# Messages in a row without a right call, and without any, after which the episode is lost.
+# An episode is lost after that many messages in a row without a valid call, or without a call.
 MAX_WRONG_MESSAGES, MAX_PROSE = 3, 2
 _HOW_TO_CALL = (
     "no tool was called: search_emails looks for mail; to answer, call return_final_answer with the"
     " answer and its sources"
 )
 
-# Before the last turn, and for observations that leave no room for it.
+# Notes before the last turn, and instead of observations that leave no room for it.
 LAST_TURN = {"note": "one turn left: call return_final_answer now"}
 NO_ROOM = {"error": "there is no room left to show this"}
 
@@ -52,7 +52,7 @@ class EpisodeForm(BaseModel, extra="forbid", frozen=True):
 
     @property
     def view(self) -> tools.View:
-        """What the tools show. Models of the spaced form learned dates in UTC."""
+        """Return what the tools show. Models of the spaced form learned dates in UTC."""
         limits = {"max_turns", "prompt", "turn_tokens", "episode_tokens"}
         return tools.View(**self.model_dump(exclude=limits), utc=self.spaced)
 
@@ -128,7 +128,7 @@ class Episode:
         day = inbox.as_of or today
         system = Template(template).safe_substitute(
             inbox_address=inbox.address,
-            # With its weekday, because mail says "next Friday".
+            # The weekday is there because mail says "next Friday".
             today=f"{day.isoformat()}, a {day:%A}" if day else "not given: all mail counts",
             max_turns=max_turns,
             max_calls=view.calls,
@@ -142,8 +142,8 @@ class Episode:
         self._note_gold()
 
     def step(self, message: AssistantMessage) -> list[ChatMessage]:
-        """Take the model's next message; returns the tools' answers, also added to `messages`.
-        Raises `RuntimeError` if the episode is done."""
+        """Run the calls of the model's next message and return the tools' answers, which `messages`
+        gets too. Raises `RuntimeError` if the episode is done."""
         if self.done:
             raise RuntimeError("the episode is done")
         rubric = self.rubric
@@ -153,12 +153,12 @@ class Episode:
         self.messages.append(message.to_chat())
         results: list[list[dict[str, Any]]] = []
         events: list[dict[str, Any]] = []
-        any_right = False
+        any_valid = False
         self._before = set(self._found), set(self._read)
         for number, call in enumerate(message.tool_calls):
             try:
                 observation = self._run(call, number)
-                any_right = True
+                any_valid = True
             except tools.CallError as error:
                 if error.kind != "refused":
                     setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
@@ -169,18 +169,18 @@ class Episode:
             rubric.unparseable_calls += 1
             results.append([{"error": _HOW_TO_CALL}])
             events.append({"turn": rubric.turns, "tool": "", "error": _HOW_TO_CALL})
-        self._wrong_messages = 0 if any_right else self._wrong_messages + 1
+        self._wrong_messages = 0 if any_valid else self._wrong_messages + 1
         self._prose = 0 if message.tool_calls else self._prose + 1
         if dropped := self._end():
-            answering = next(each for each in results if "done" in each[0])
-            answering.append({"note": f"never shown, so no source: {', '.join(dropped)}"})
+            answer = next(each for each in results if "done" in each[0])
+            answer.append({"note": f"never shown, so no source: {', '.join(dropped)}"})
         if not self.done and rubric.turns == rubric.max_turns - 1:
             results[-1].append(LAST_TURN)
-        for event, each in zip(events, results, strict=True):
-            if notes := [result["note"] for result in each if "note" in result]:
+        for event, answers in zip(events, results, strict=True):
+            if notes := [result["note"] for result in answers if "note" in result]:
                 event["notes"] = notes
             if "cited" in event:
-                # A handle may come from a call behind the answer.
+                # A call after the answer may have given the handle.
                 event["cited"] = list(map(self.tools.resolve, event["cited"]))
         self.events += events
         texts = ["\n".join(map(observation_json, each)) for each in results]
@@ -191,13 +191,14 @@ class Episode:
         self.messages.extend(observations)
         return observations
 
-    def last_turn(self, *, shown: bool) -> list[ChatMessage]:
-        """Make the next turn the last, because no second one has room, and return the observations
-        with a note that says so. What they hold is taken back unless `shown`."""
+    def last_turn(self, *, keep: bool) -> list[ChatMessage]:
+        """Make the next turn the last, because a second one has no room, and return the
+        observations with a note that says so. Unless `keep`, an error replaces them, and their
+        mails don't count as found or read."""
         self._is_last = True
         events = [event for event in self.events if event["turn"] == self.rubric.turns]
         observations = self.messages[-len(events) :]
-        if not shown:
+        if not keep:
             self._found, self._read = self._before
             self._note_gold()
             events = [{"turn": each["turn"], "tool": each["tool"], **NO_ROOM} for each in events]
@@ -249,7 +250,6 @@ class Episode:
         return observation
 
     def _event(self, call: ToolCall, observation: tools.Observation) -> dict[str, Any]:
-        """Return the event of a call, as `Trajectory` describes it, but for its notes."""
         event: dict[str, Any] = {"turn": self.rubric.turns, "tool": encodable(call.name)}
         if "error" in observation.content:
             return {**event, "error": observation.content["error"]}
@@ -261,15 +261,15 @@ class Episode:
 
     def _end(self) -> list[str]:
         """End the episode if its last message did. Return the sources that no search or reading
-        showed: they are none, whether the inbox holds such a mail or not."""
+        showed, which do not count, whether the inbox holds such a mail or not."""
         rubric, answer, dropped = self.rubric, self._answer, list[str]()
         if answer is not None:
             cited = dict.fromkeys(map(self.tools.resolve, answer.sources))
             mails = {source: self.tools.inbox.canonical_id(source) for source in cited}
             rubric.num_sources = len({mail or source for source, mail in mails.items()})
-            shown = self._found | self._read
-            dropped = [cut_line(source, 80) for source, mail in mails.items() if mail not in shown]
-            self.sources = tuple(mail for mail in dict.fromkeys(mails.values()) if mail in shown)
+            seen = self._found | self._read
+            dropped = [cut_line(source, 80) for source, mail in mails.items() if mail not in seen]
+            self.sources = tuple(mail for mail in dict.fromkeys(mails.values()) if mail in seen)
             texts = (mail.body for mail in self.tools.inbox.read_many(self.sources) if mail)
             rubric.abstained = is_abstention(answer.answer, self.question.question, texts)
             rubric.answered = not rubric.abstained
@@ -295,8 +295,8 @@ class Episode:
 
 
 def gold_mails(inbox: Inbox, question: Question) -> list[set[str]]:
-    """Return the ids that count as each gold mail: its own, its copies' and its equivalents'. Of
-    several gold mails, an equivalent counts as the one whose words are most like its own."""
+    """Return the ids that count as each gold mail: its own, its copies' and its equivalents'. An
+    equivalent counts as the gold mail with the largest word overlap (Jaccard index)."""
     gold, equivalent = (
         list(dict.fromkeys(inbox.canonical_id(name) or name for name in names))
         for names in (question.message_ids, question.equivalent_ids)
@@ -317,6 +317,6 @@ def gold_mails(inbox: Inbox, question: Question) -> list[set[str]]:
 
 
 def default_prompt(closed_book: bool = False, *, lean: bool = False) -> str:
-    """The system prompt's template; with `closed_book` that of an episode without mail."""
+    """Return the template of the system prompt; `closed_book` asks without mail."""
     name = "closed_book" if closed_book else "lean" if lean else "system"
     return prompt_text(__package__, name)

@@ -32,7 +32,7 @@ def explained(what: str, fix: str) -> Iterator[None]:
 
 
 def fault_of(error: "ValidationError", whole: str) -> str:
-    """What pydantic found first, in one line that begins with the field, or with `whole`."""
+    """Return pydantic's first error in one line, with the field, or `whole`, in front."""
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"])) or whole
     return f"{where}: {first['msg'].removeprefix('Value error, ')}"

@@ -9,7 +9,7 @@ from art_e.text import encodable, visible
 
 ChatMessage = dict[str, Any]  # as chat APIs accept it: role, content, tool_calls, tool_call_id
 
-# The start of control tokens in the vocabularies of Qwen and most others.
+# The start of control tokens of Qwen and most other models.
 _STEERING = re.compile(r"<(?=\||/?(?:tool_call|tool_response|think)>)")
 
 
@@ -23,7 +23,6 @@ class ToolCall:
 
     @property
     def parsed(self) -> dict[str, Any] | str:
-        """The arguments as a JSON object; the text as written if it is not one."""
         written = encodable(self.arguments)
         try:
             value = json.loads(written)
@@ -58,16 +57,16 @@ class AssistantMessage:
 
 
 def compact_json(value: Any) -> str:
-    """`value` as JSON in as few tokens as possible, without escapes for Unicode."""
+    """Return `value` as JSON without spaces and Unicode escapes, which saves tokens."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def observation_json(value: Any) -> str:
-    """`value` as compact JSON without control tokens of the model that reads it: a tokenizer takes
-    "<|im_start|>" in a mail for the start of a message. JSON's escape of "<" reads the same."""
+    """Return `value` as compact JSON without control tokens: a tokenizer takes "<|im_start|>" in a
+    mail for the start of a message. JSON's escape of "<" reads the same."""
     return visible(_STEERING.sub("\\\\u003c", compact_json(value)))
 
 
 def without_markup(text: str) -> str:
-    """`text` with a space in each control token, which reads the same and is no token."""
+    """Break control tokens in `text` with a space."""
     return _STEERING.sub("< ", text)

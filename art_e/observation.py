@@ -1,8 +1,7 @@
 """A mail's text as a lean observation shows it: tidied, and without what was shown before.
 
-A line in brackets stands for text left out: "[quoted from m1]", "[disclaimer]", "[signature]"; or
-for the headers of quoted mail, of which it says who wrote, when, and to whom. Where a mail has such
-a line of its own, it gets round brackets."""
+A line in brackets stands for text left out ("[quoted from m1]", "[disclaimer]", "[signature]") or
+for the headers of quoted mail. If a mail imitates such a line, its bracket becomes round."""
 
 import re
 import textwrap
@@ -33,29 +32,29 @@ _IDLE = re.compile(
 # Headers of one mail are near each other. A recipient's line has one of these characters.
 _NEAR, _LISTED = 30, re.compile("[@/;<>,]")
 _NAME_CHARS, _NAMED = 60, 2  # recipients of quoted mail
-# What stands behind a name: the address, and where Lotus Notes keeps the mailbox.
+# After a name: the address, and where Lotus Notes keeps the mailbox.
 _BEHIND_NAME = re.compile(
     r"(?<=[a-z])(?:/[A-Z][\w ]*)*@[A-Z]\w*|(?<=[a-z])(?:/[A-Z][\w ]*)+"
     r"|(?<=\S)\s*[<\[(][^<>\[\]()]*@[^<>\[\]()]*[>\])](?:@[\w.]+)?"
 )
-# A line with one of each went out with all mail of its sender.
+# A line with a word of each row is a disclaimer.
 _DISCLAIMER = (
     ("confidential", "privileged", "vertraulich", "confidentiel", "proprietary"),
     ("intended", "sole use", "addressee", "named above", "bestimmt", "destin"),
     ("in error", "notify", "prohibited", "unauthori", "irrt", "erreur"),
 )
-_WRAPPED = 45  # a longer line goes on in the next one, unless that is an item or a row of a table
+_WRAPPED = 45  # a longer line continues in the next one, unless that is an item or a table's row
 _ITEM = re.compile(r"[-*•+o]\s|\(?\w{1,2}[.)]\s|-{2}")
 _CELLS = re.compile(r"(?<![.!?:;,\s])(?:\t+| {2,})(?=\S)")
 _IMITATED = re.compile(r"\[(?=quoted |disclaimer|signature|from )", re.IGNORECASE)
-BREAK = "\n "  # between lines. The space makes the next word the token that it is elsewhere
-OPENING_CHARS = 60  # of a mail's own beginning, before its stretch that matches
+BREAK = "\n "  # between lines; the space makes the next word the token that it is elsewhere
+OPENING_CHARS = 60  # of a mail's own beginning, before its matching stretch
 _SIGNATURE_LINES, _SIGNATURE_CHARS, _SIGNATURE_WORDS = 8, 60, 4
 
 
-def tidied(body: str, subject: str) -> list[str]:
+def tidy_lines(body: str, subject: str) -> list[str]:
     """Return the lines of a mail's body: paragraphs unwrapped, headers of quoted mail and
-    disclaimers as one line in brackets each, without rules and blank lines."""
+    disclaimers as one line in brackets, without rules and blank lines."""
     lines: list[str] = []
     width, last_prefix = 0, ""
     for line, is_frame in _framed(body.splitlines(), bare_subject(subject)):
@@ -82,27 +81,27 @@ def _is_disclaimer(line: str) -> bool:
 
 
 def _framed(lines: Sequence[str], subject: str) -> list[tuple[str, bool]]:
-    """Return the lines, the headers of each quoted mail as one, and which lines are such ones."""
-    shown: list[tuple[str, bool]] = []
+    """Return the lines, with each quoted mail's headers as one, and whether each is such a line."""
+    framed: list[tuple[str, bool]] = []
     at = 0
     while at < len(lines):
         may_start = ":" in lines[at] and _HEADER.match(_bare(lines[at]))
         end, fields = _headers(lines, at) if may_start else (at, {})
         if end == at:
-            shown.append((lines[at], False))
+            framed.append((lines[at], False))
             at += 1
             continue
         above: list[str] = []
-        while shown and not shown[-1][1]:
-            line, first = _bare(shown[-1][0]), next(filter(None, above), "")
+        while framed and not framed[-1][1]:
+            line, first = _bare(framed[-1][0]), next(filter(None, above), "")
             is_name = _STAMP.match(first) is not None and len(line) < _NAME_CHARS
             if line and not (_ABOVE.match(line) or is_name):
                 break
             above.insert(0, line)
-            shown.pop()
-        shown.append((_summary(above, fields, subject), True))
+            framed.pop()
+        framed.append((_summary(above, fields, subject), True))
         at = end
-    return shown
+    return framed
 
 
 def _bare(line: str) -> str:
@@ -111,7 +110,7 @@ def _bare(line: str) -> str:
 
 
 def _headers(lines: Sequence[str], start: int) -> tuple[int, dict[str, str]]:
-    """Return where headers of quoted mail end, and what they say; `start` if without a subject."""
+    """Return the end of quoted mail's headers and their values; `start` if they lack a subject."""
     fields: dict[str, str] = {}
     last, end = "", start
     for at in range(start, min(len(lines), start + _NEAR)):
@@ -137,7 +136,7 @@ def _summary(above: Sequence[str], fields: dict[str, str], subject: str) -> str:
     """Return the line that stands for headers and the lines `above` them."""
     head = ", ".join(filter(None, (line.strip("-_ ") for line in above)))
     people = [name for name in re.split("[;,]", fields.get("to", "")) if name.strip()]
-    listed = ", ".join(_named(name).strip("<>'\" ") for name in people[:_NAMED])
+    listed = ", ".join(_without_address(name).strip("<>'\" ") for name in people[:_NAMED])
     more = f" and {len(people) - _NAMED} more" if len(people) > _NAMED else ""
     other = fields.get("subject", "")
     parts = [
@@ -145,16 +144,16 @@ def _summary(above: Sequence[str], fields: dict[str, str], subject: str) -> str:
         listed and f"to {listed}{more}",
         f"subject {other}" if bare_subject(other) != subject else "",
     ]  # fmt: skip
-    shown = (" ".join(_named(part).split()).strip(",-_ ") for part in parts)
-    return f"[from {', '.join(filter(None, shown))}]"
+    texts = (" ".join(_without_address(part).split()).strip(",-_ ") for part in parts)
+    return f"[from {', '.join(filter(None, texts))}]"
 
 
-def _named(text: str) -> str:
+def _without_address(text: str) -> str:
     return _BEHIND_NAME.sub("", text)
 
 
 class MailText(NamedTuple):
-    """An author's lines, and the runs of their words but for those in brackets."""
+    """An author's lines, and the runs of words of those that are not in brackets."""
 
     lines: Sequence[str]
     author: str
@@ -162,17 +161,17 @@ class MailText(NamedTuple):
 
 
 def text_of(lines: Sequence[str], author: str) -> MailText:
-    """Return an author's lines as a text."""
+    """Return lines of an author as a text."""
     return MailText(lines, author, runs_of("" if line.startswith("[") else line for line in lines))
 
 
-@lru_cache(256)  # mails, of which the rollouts of a question and its later turns meet many again
-def prepared(body: str, subject: str, author: str) -> MailText:
+@lru_cache(256)  # mails: the rollouts of a question and its later turns meet them again
+def tidy_text(body: str, subject: str, author: str) -> MailText:
     """Return a mail's tidied text."""
-    return text_of(tidied(body, subject), author)
+    return text_of(tidy_lines(body, subject), author)
 
 
-class Shown:
+class ShownTexts:
     """What an episode has shown of its mails' texts."""
 
     def __init__(self) -> None:
@@ -180,7 +179,7 @@ class Shown:
         self._signed: dict[str, set[str]] = {}
 
     def new(self, text: MailText) -> list[str]:
-        """Return the lines, with marks for those that other mails have shown."""
+        """Return the lines, with a mark for text that other mails have shown."""
         new: list[str] = []
         held = self._seen.holding(text.runs)
         for number, line in enumerate(text.lines):
@@ -198,7 +197,6 @@ class Shown:
         return new
 
     def note(self, text: MailText, name: str) -> None:
-        """Note that this text of the mail `name` is shown."""
         self._seen.note(text.runs, name)
         end = _own_end(text.lines)
         last = text.lines[max(0, end - _SIGNATURE_LINES) : end]
@@ -207,13 +205,13 @@ class Shown:
 
 
 def _own_end(lines: Sequence[str]) -> int:
-    """Return where a mail's own text ends: at quoted mail."""
+    """Return the index of the first quoted line."""
     quoted = (at for at, line in enumerate(lines) if line.startswith(("> ", "[")))
     return next(quoted, len(lines))
 
 
-def paged(lines: Sequence[str], chars: int) -> list[str]:
-    """Return the lines in pages of about `chars` characters; a longer line is cut at a space."""
+def pages_of(lines: Sequence[str], chars: int) -> list[str]:
+    """Return the lines in pages of about `chars` characters; longer lines are cut at spaces."""
     pages: list[str] = [""]
     for line in lines:
         is_long = len(line) > chars
@@ -225,13 +223,13 @@ def paged(lines: Sequence[str], chars: int) -> list[str]:
 
 
 def plain(lines: Sequence[str]) -> list[str]:
-    """Return the lines of text, without quote marks and lines in brackets."""
+    """Return the lines without quote marks, and without those in brackets."""
     return [line.removeprefix("> ") for line in lines if not line.startswith("[")]
 
 
-def excerpt(lines: Sequence[str], found: Sequence[str], chars: int) -> str:
-    """Return the stretch of about `chars` characters with most of the `found` words, and before it
-    the beginning of the mail's own text."""
-    snippet = cut_snippet(" ".join(plain(lines)), stems(list(found)), chars=chars)
+def excerpt(lines: Sequence[str], matches: Sequence[str], chars: int) -> str:
+    """Return the stretch of about `chars` characters with most of the `matches`, after the
+    beginning of the mail's own text."""
+    snippet = cut_snippet(" ".join(plain(lines)), stems(list(matches)), chars=chars)
     opening = cut_line(" ".join(plain(lines[: _own_end(lines)])), OPENING_CHARS)
     return f"{opening} {snippet}" if opening and snippet.startswith("...") else snippet

@@ -1,9 +1,9 @@
 """The offline policy: no model, the baseline that every model must beat.
 
 It searches with the question's informative words, then again for mail of the person asked for, by
-parts of words or in the last months, reads the best hits, and answers with a sentence of the
-passage that fits the question best (`passages.py`), or abstains. It answers "how many" by counting
-the hits that fit. Like a model it sees messages alone; the same messages give the same answer."""
+parts of words or in the last months. It reads the best hits and answers with a sentence of the best
+passage (`passages.py`), counts hits for "how many", or abstains. Like a model it sees only
+messages; the same messages give the same answer."""
 
 import datetime as dt
 import itertools
@@ -27,11 +27,11 @@ from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"
 
-# From this score up right minus wrong is largest on validation (`bench/fit_passages.py`).
+# This limit gives the most right minus wrong answers on validation (`bench/fit_passages.py`).
 ABSTAIN_BELOW = 8.88
-# "How many" is the number of hits that contain all its names: enough names, and few such hits.
+# "How many" is the number of hits with all names of the question, if it has enough names.
 NAMES_TO_COUNT, COUNTED = 3, range(2, 5)
-# Hits of a search, days that the second one looks back, mails read a turn, and turns of reading.
+# Hits of a search, days that the second one looks back, mails read per turn, turns of reading.
 HITS, RECENT_DAYS, READ_AT_ONCE, READING_TURNS = 10, 90, 4, 2
 
 
@@ -39,11 +39,10 @@ class OfflinePolicy:
     """Extractive search and read, without a model."""
 
     model = OFFLINE
-    # What an answer depends on besides the messages.
+    # An answer depends on these besides the messages.
     settings: ClassVar[dict[str, Any]] = {"abstain_below": ABSTAIN_BELOW}
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """Search, then read, then answer. Counts have no score."""
         seen = _Seen(messages)
         other = _second_search(seen) if seen.turn == 1 else {}
         if (seen.turn == 0 or other) and not seen.is_last_turn:
@@ -69,7 +68,7 @@ class OfflinePolicy:
 
 
 def passages_of(messages: list[ChatMessage]) -> list[Passage]:
-    """The passages of the hits that an episode has read, best first."""
+    """Return the passages of the hits that an episode has read, best first."""
     seen = _Seen(messages)
     hits = {hit["message_id"] for hit in seen.hits}
     mails = [mail for mail in seen.mails if mail["message_id"] in hits]
@@ -77,9 +76,9 @@ def passages_of(messages: list[ChatMessage]) -> list[Passage]:
 
 
 @lru_cache(1)
-def _ranked(question: str, shown: str) -> list[Passage]:
-    """The passages of hits and mails in JSON; the answer and what a person sees need the same."""
-    return ranked_passages(question, *json.loads(shown))
+def _ranked(question: str, observed: str) -> list[Passage]:
+    """Rank the passages of hits and mails in JSON, once for the answer and its display."""
+    return ranked_passages(question, *json.loads(observed))
 
 
 class _Seen:
@@ -100,7 +99,7 @@ class _Seen:
                 hits[hit["message_id"]] = hit | hits.get(hit["message_id"], {})
         # The best of each search, and personal mail before bulk mail.
         self.hits = sorted(hits.values(), key=lambda hit: hit.get("bulk", False))
-        # Of the lean view, hits are mails if they are complete, and a mail may come in pages.
+        # In the lean view complete hits are mails, and a mail may come in pages.
         mails: dict[str, dict[str, Any]] = {}
         for mail in itertools.chain(*searches, self.results):
             if "body" in mail and "message_id" in mail:
@@ -109,8 +108,8 @@ class _Seen:
 
 
 def _second_search(seen: _Seen) -> dict[str, Any]:
-    """What is other in the second search, if there is one: it looks for mail of the person asked
-    for, for parts of words that no hit has, or, if there may be more, before the newest hit."""
+    """Return other arguments of a second search, or {}: the person asked for as the sender, parts
+    of words that no hit has, or the last months if the first search was full."""
     if name := person_asked_for(seen.question):
         return {"from_addr": name, "keywords": name.split()}
     keywords = informative_words(seen.question)
@@ -126,7 +125,6 @@ def _second_search(seen: _Seen) -> dict[str, Any]:
 
 
 def _asks_how_many(seen: _Seen) -> bool:
-    """Whether the question asks how many, and no mail read states it ("12 people")."""
     how_many = re.search(r"\bhow (?:often|many times|many (\w+))", seen.question.lower())
     if how_many is None:
         return False
@@ -140,7 +138,7 @@ def _asks_how_many(seen: _Seen) -> bool:
 
 
 def _counted(seen: _Seen) -> list[str]:
-    """The hits to count; empty if the question's names don't tell them from the rest."""
+    """Return the hits to count; [] if the question has too few names to tell them apart."""
     names = name_stems(seen.question)
     if len(names) < NAMES_TO_COUNT:
         return []
@@ -152,8 +150,6 @@ def _counted(seen: _Seen) -> list[str]:
 def _step(
     turn: int, tool: str, *arguments: dict[str, Any], score: float | None = None
 ) -> PolicyStep:
-    calls = (
-        ToolCall(f"call_{turn}_{number}", tool, compact_json(each))
-        for number, each in enumerate(arguments)
-    )
-    return PolicyStep(AssistantMessage(tool_calls=tuple(calls)), Usage(), 0.0, score=score)
+    numbered = enumerate(map(compact_json, arguments))
+    calls = tuple(ToolCall(f"call_{turn}_{number}", tool, text) for number, text in numbered)
+    return PolicyStep(AssistantMessage(tool_calls=calls), Usage(), 0.0, score=score)

@@ -1,8 +1,7 @@
-"""Which passages of the mails that were read fit a question best: features, and their weighted sum.
+"""Which passages of the mails that were read fit a question best: a weighted sum of features.
 
-A passage is a stretch of a mail's lines, as many as fit. The words that the question is about are
-weighted by how few hits have them. The weights come from a softmax over all passages of a question
-(`bench/fit_passages.py`)."""
+A passage is as many of a mail's lines as fit. Words of the question weigh more if few hits have
+them. `bench/fit_passages.py` fits the weights: a softmax over all passages of a question."""
 
 import datetime as dt
 import math
@@ -15,15 +14,15 @@ from typing import Any, Literal, NamedTuple
 from art_e.inbox.mail import format_date
 from art_e.inbox.threads import WROTE
 from art_e.inbox.tokenizer import FUNCTION_WORDS, STOP_WORDS, stems, tokens, words
-from art_e.observation import tidied
+from art_e.observation import tidy_lines
 from art_e.text import toml_table
 
 MAX_CHARS = 8_000  # further text of a body is ignored, so that no mail can make the baseline slow
 MAX_SENTENCE_CHARS = 400
 PASSAGE_CHARS, PASSAGE_SENTENCES = 700, 20  # of a passage at most
-# A passage repeats one of the same mail, or of another, if it shares this part of its words.
+# A passage repeats one of the same mail, or of another one, if it shares this part of its words.
 _OVERLAP, _COPY = 0.5, 0.8
-# What a value of the kind asked for counts in a sentence, where all words of the question are 1.
+# Weight in a sentence of a value of the kind asked for; all words of the question weigh 1.
 _VALUE = 0.6
 
 _DATA = toml_table("art_e", "data/baseline.toml")
@@ -39,7 +38,7 @@ _OF_PERSONS = ("contact", "role")
 
 @cache
 def _pattern(kind: str, part: Literal["asked", "stated"]) -> re.Pattern[str]:
-    """What finds a question for a kind of value, or such a value."""
+    """Return the pattern of questions for a kind of value, or of such values."""
     names = {name: f"(?:{'|'.join(_DATA[name.lower()].split())})" for name in ("MONTH", "WEEKDAY")}
     alternatives = "|".join(_DATA["values"][kind][part])
     flags = re.IGNORECASE if part == "asked" else 0
@@ -64,7 +63,7 @@ _SHORT_LINE = 45
 
 class Sentence(NamedTuple):
     """A sentence, list item or short line. `depth` is 0 in the mail's own text, and one more below
-    each frame of quoted mail. `frame`: it says who wrote what follows, and when."""
+    each frame of quoted mail. A `frame` says who wrote what follows, and when."""
 
     text: str
     depth: int
@@ -73,18 +72,18 @@ class Sentence(NamedTuple):
 
 
 def split_sentences(body: str) -> list[Sentence]:
-    """The sentences of `body` in order; list items and short lines count as sentences."""
+    """Return the sentences of `body` in order; list items and short lines count as sentences."""
     sentences: list[Sentence] = []
     depth = 0
-    for line in tidied(body[:MAX_CHARS], ""):
+    for line in tidy_lines(body[:MAX_CHARS], ""):
         text = line.removeprefix("> ")
         if text.startswith("[from ") or _WROTE.match(text):
             depth += 1
             by = text.removeprefix("[from ").partition(", to ")[0].strip("[]:")
             sentences.append(Sentence(f"{by}:", depth, frame=True))
         elif (attached := _ATTACHED.match(text)) is None:
-            *most, last = _cut(" ".join(text.split()))
-            sentences += [Sentence(each, depth, ends_line=False) for each in most]
+            *parts, last = _cut(" ".join(text.split()))
+            sentences += [Sentence(each, depth, ends_line=False) for each in parts]
             sentences.append(Sentence(last, depth))
         elif attached[1]:
             sentences.append(Sentence(f"{attached[1]}:", depth, frame=True))
@@ -101,7 +100,6 @@ def _cut(text: str) -> Iterator[str]:
 
 
 def _at_most(text: str) -> Iterator[str]:
-    """The text in pieces of at most `MAX_SENTENCE_CHARS` characters, whole words if there are."""
     while len(text) > MAX_SENTENCE_CHARS:
         end = text.rfind(" ", 1, MAX_SENTENCE_CHARS)
         end = end if end > 0 else MAX_SENTENCE_CHARS
@@ -121,7 +119,7 @@ class Passage(NamedTuple):
 
 
 def informative_words(question: str) -> list[str]:
-    """The words of `question` that tell what it is about, else all its words."""
+    """Return the words of `question` that tell what it is about, else all its words."""
     every = list(dict.fromkeys(words(question)))
     idle = _IDLE[_language_of(every)]
     return [word for word in every if word not in idle] or every
@@ -132,38 +130,37 @@ def _language_of(every: list[str]) -> str:
 
 
 def word_parts(word: str, question: str) -> list[str]:
-    """Beginnings and ends of what may be a compound ("Schwimmkurs"), of which English has few."""
+    """Return beginnings and ends of a possible compound ("Schwimmkurs"); none in English."""
     is_english = _language_of(words(question)) == "en"
     cuts = range(_PART_CHARS, 0 if is_english else len(word) - _PART_CHARS + 1)
     return [part for cut in cuts for part in (word[:cut], word[cut:])]
 
 
 def _names(question: str) -> list[str]:
-    found = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
-    return [word for match in found for word in words(match.group()) if word not in STOP_WORDS]
+    matches = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
+    return [word for match in matches for word in words(match.group()) if word not in STOP_WORDS]
 
 
 def name_stems(question: str) -> frozenset[str]:
-    """Stems of the names and numbers in `question`."""
+    """Return the stems of the names and numbers in `question`."""
     return frozenset(stems(_names(question)))
 
 
 def _kind_of(question: str) -> str | None:
-    """The kind of value that the question asks for."""
     kinds = (kind for kind in _DATA["values"] if _pattern(kind, "asked").search(question))
     return next(kinds, None)
 
 
 def person_asked_for(question: str) -> str:
-    """The person whose number, address or role is asked for; empty if none is."""
+    """Return the person whose number, address or role is asked for; empty if none is."""
     if _kind_of(question) not in _OF_PERSONS:
         return ""
     return " ".join(word for word in _names(question) if len(word) > 1 and word not in _CONTACT)
 
 
 class _Query:
-    """What a question asks, seen with the hits of its search: its stems with their weights, its
-    names, and the kind of value that it asks for."""
+    """A question and the hits of its search: its stems with their weights, its names, and the kind
+    of value that it asks for."""
 
     def __init__(self, question: str, hits: Sequence[dict[str, Any]]) -> None:
         missing = Counter(stem for hit in hits for stem in {*stems(list(hit.get("missing", ())))})
@@ -177,7 +174,7 @@ class _Query:
             stem: 1 + math.log((len(hits) + 1) / (len(hits) - missing[stem] + 1))
             for stem in stems(keywords)
         }
-        # Of a word that every hit lacks a part will do.
+        # If every hit lacks a word, a part of it is enough.
         self._stem_of = {stem: stem for stem in self.weights} | {
             part: stem
             for word, stem in zip(keywords, stems(keywords), strict=True)
@@ -186,7 +183,7 @@ class _Query:
         }
         self.names = name_stems(question) & self.weights.keys()
         self._words = frozenset(tokens(question))
-        # The question's own names are no answer, unless they are part of another word or number.
+        # The question's own names don't answer it, unless they are part of another word or number.
         names = "|".join(map(re.escape, re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question)))
         self._own = re.compile(rf"(?<![\w$€£])(?<!\d[,.:/-])(?:{names})(?!\w|[,.:/-]\d)")
 
@@ -194,21 +191,20 @@ class _Query:
         known = self._stem_of.keys() & {*stems(tokens(text))}
         return frozenset(self._stem_of[stem] for stem in known)
 
-    def share(self, held: frozenset[str], of: Collection[str] | None = None) -> float:
-        """The share that `held` has of the weight of all stems, or of some."""
-        of = self.weights.keys() if of is None else of
-        whole = sum(self.weights[stem] for stem in of)
-        return sum(self.weights[stem] for stem in held if stem in of) / whole if whole else 1.0
+    def share(self, held: frozenset[str], among: Collection[str] | None = None) -> float:
+        """Return the share that `held` has of the weight of `among` (default: all stems)."""
+        among = self.weights.keys() if among is None else among
+        whole = sum(self.weights[stem] for stem in among)
+        return sum(self.weights[stem] for stem in held if stem in among) / whole if whole else 1.0
 
     def stated(self, sentence: Sentence) -> bool | None:
-        """Whether the sentence states a value of the kind asked for; None if no kind is."""
+        """Return True if the sentence states a value of the kind asked for; None without a kind."""
         if self.kind is None:
             return None
         text = self._own.sub(" ", sentence.text)
         return not sentence.frame and _pattern(self.kind, "stated").search(text) is not None
 
     def has_number(self, sentence: Sentence) -> bool:
-        """Whether the sentence has a number that the question lacks."""
         new = (word for word in words(sentence.text) if word not in self._words)
         return not sentence.frame and any(word[0].isdigit() for word in new)
 
@@ -216,7 +212,7 @@ class _Query:
 def ranked_passages(
     question: str, hits: Sequence[dict[str, Any]], mails: Sequence[dict[str, Any]]
 ) -> list[Passage]:
-    """Every passage of `mails`, best first. Hits and mails are as an episode shows them."""
+    """Return every passage of `mails`, best first. Hits and mails are as an episode shows them."""
     query = _Query(question, hits)
     ranks = {hit["message_id"]: rank for rank, hit in enumerate(hits)}
     bulk = {hit["message_id"] for hit in hits if hit.get("bulk")}
@@ -237,7 +233,7 @@ def ranked_passages(
 
 
 def best_passages(passages: Sequence[Passage], count: int) -> list[Passage]:
-    """The first `count` of ranked passages of which no two say the same."""
+    """Return the first `count` of ranked passages of which no two say the same."""
     best: list[Passage] = []
     for passage in passages:
         if len(best) < count and not any(_repeats(passage, other) for other in best):
@@ -246,22 +242,21 @@ def best_passages(passages: Sequence[Passage], count: int) -> list[Passage]:
 
 
 def _repeats(passage: Passage, other: Passage) -> bool:
-    """Whether most words of a passage stand in another one: of the same mail, or in a copy."""
-    own = _words_said(passage.text)
-    new = own - _words_said(other.text)
+    """Return True if most words of a passage stand in another one of the same mail, or in a
+    copy."""
+    every = _words_said(passage.text)
+    new = every - _words_said(other.text)
     if passage.handle == other.handle:
-        return len(new) <= (1 - _OVERLAP) * len(own)
+        return len(new) <= (1 - _OVERLAP) * len(every)
     # A new number is another answer.
-    return len(new) <= (1 - _COPY) * len(own) and not any(word[0].isdigit() for word in new)
+    return len(new) <= (1 - _COPY) * len(every) and not any(word[0].isdigit() for word in new)
 
 
 def _words_said(text: str) -> set[str]:
-    """The words of a passage without the lines that say who wrote."""
     return {word for line in text.splitlines() if not line.endswith(":") for word in words(line)}
 
 
 def _day(date: str) -> dt.date:
-    """The day of a mail's date as shown; long ago without one."""
     return dt.date.min if date == format_date(None) else dt.date.fromisoformat(date[:10])
 
 
@@ -278,7 +273,7 @@ def _passages(
     by = query.held(f"{mail['from']} {month}")
     authors = [by := own if each.frame else by for each, own in zip(sentences, held, strict=True)]
     subject = query.held(mail["subject"])
-    # Of each value the share of the names by it, or its author's if it may stand in a signature.
+    # The share of the names near each value, or in its author's name if it may be in a signature.
     named = [
         query.share(
             held[at].union(*held[max(0, at - 2) : at], authors[at] if length < _SHORT_LINE else ()),
@@ -295,7 +290,7 @@ def _passages(
             or (size + lengths[end] <= PASSAGE_CHARS and end - start < PASSAGE_SENTENCES)
         ):
             size, end = size + lengths[end], end + 1
-        # Otherwise the passage before holds all of this one.
+        # Otherwise the previous passage holds all of this one.
         if end > covered:
             covered = end
             best = max(range(start, end), key=shares.__getitem__)

@@ -10,13 +10,13 @@ from art_e.errors import explained
 from art_e.text import printable
 
 REDACTED = "[redacted]"
-_LEAST_CHARS = 8  # a shorter value is no key, and would match other text
+_LEAST_CHARS = 8  # shorter values would match ordinary text
 _PREFIX_CHARS = 5  # length of a key's start that identifies a shortened echo ("my-secr...")
 _SECRET_NAME = re.compile(r"(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)")
-# The names under which litellm and the openai client look for keys: `.env` may give these alone.
-# Exact names, because libraries read others as addresses, files, or commands to run.
+# The names under which litellm and the openai client look for keys: `.env` may set only these.
+# Libraries read other names as addresses, files, or commands to run.
 _ENV_KEYS = set(Path(__file__).with_name("key_names.txt").read_text("utf-8").split())
-# No address and no path, nor anything that a program might expand: a key has "." or "/".
+# Neither an address nor a path, nor anything that a program might expand: "." or "/", not both.
 _KEY_VALUE = re.compile(r"[\w+](?:[\w.=~-]*|[\w+/=~-]*)")
 _KEYS = (
     # Keys by their first letters; providers mask the middle with asterisks or dots.
@@ -35,17 +35,17 @@ _SHAPES = re.compile(f"{_KEYS}|{_HIDDEN}")
 @cache
 def load_env() -> None:
     """Add the keys of the working directory's `.env` to the environment, once a process. Existing
-    variables win. The keys of known providers alone are taken: a folder that came from elsewhere
-    could have mail sent anywhere, or run a program, with an address, a proxy or the path of a
-    settings file. stderr names the others. Raises `UserError` if the file can't be read."""
+    variables win. Only keys of known providers are taken: in a folder from elsewhere an address, a
+    proxy or a path could redirect mail or run a program. stderr names the others. Raises
+    `UserError` if the file can't be read."""
     path = Path.cwd() / ".env"
     if not path.is_file():
         return
     from dotenv import dotenv_values
 
-    with explained(f"can't read {path}", "mend or remove it"):
-        found = dotenv_values(path, interpolate=False, encoding="utf-8")
-    new = {name: value for name, value in found.items() if value and name not in os.environ}
+    with explained(f"can't read {path}", "fix or delete it"):
+        variables = dotenv_values(path, interpolate=False, encoding="utf-8")
+    new = {name: value for name, value in variables.items() if value and name not in os.environ}
     keys = {n: v for n, v in new.items() if n in _ENV_KEYS and _KEY_VALUE.fullmatch(v)}
     os.environ.update(keys)
     if left := sorted(new.keys() - keys.keys()):
@@ -55,7 +55,7 @@ def load_env() -> None:
 
 
 def redact(text: str) -> str:
-    """`text` without keys: values of variables named like a key, and text that looks like one."""
+    """Redact values of variables named like a key, and text that looks like a key."""
     named = (value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name))
     keys = {value for value in named if len(value) >= _LEAST_CHARS}
     values = sorted(keys, key=len, reverse=True)
@@ -67,24 +67,24 @@ def redact(text: str) -> str:
     return _SHAPES.sub(REDACTED, text)
 
 
-_PIECE = 8  # characters of a key that say which it is, unless they may be those of a word
+_PIECE = 8  # characters that identify a key, unless they could be part of a word
 _OF_A_WORD = re.compile(r"[\W_]*\w?[a-z\W_]*")
 _LONG_WORD = re.compile(rf"[^\s\"'\\]{{{_PIECE},}}")
 
 
 def without_keys(text: str) -> str:
-    """`text` without this process's keys: whole, even with other characters between theirs, and in
-    pieces of 8 characters and more. Unlike `redact` it leaves what only looks like a key."""
+    """Return `text` without this process's keys: whole, even with other characters between theirs,
+    and in pieces of 8 characters or more. Unlike `redact` it keeps what only looks like a key."""
     named = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
     keys = [each for each in named if len(each) >= 2 * _PIECE and not re.search(r"\s", each)]
     for key in keys:
-        # Its own signs may be any others, which leaves one way only to match.
+        # Any signs may replace the key's own, which leaves only one way to match.
         text = re.sub(r"[\W_]{0,6}+".join(re.findall(r"[^\W_]", key)), REDACTED, text)
     cut_out = (key[at : at + _PIECE] for key in keys for at in range(len(key) - _PIECE + 1))
     pieces = {each for each in cut_out if _OF_A_WORD.fullmatch(each) is None}
 
-    def cut(found: re.Match[str]) -> str:
-        word = found[0]
+    def cut(match: re.Match[str]) -> str:
+        word = match[0]
         ats = [at for at in range(len(word) - _PIECE + 1) if word[at : at + _PIECE] in pieces]
         return f"{word[: ats[0]]}{REDACTED}{word[ats[-1] + _PIECE :]}" if ats else word
 
@@ -96,7 +96,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def loopback_directly(*hosts: str) -> None:
-    """Have clients reach this machine, and its names `hosts`, without a proxy. `HTTP_PROXY` and
+    """Make clients reach this machine, and its names `hosts`, without a proxy. `HTTP_PROXY` and
     `ALL_PROXY` would send mail to another machine although the model runs here."""
     listed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     names = [each.strip() for each in listed.split(",") if each.strip()]

@@ -1,4 +1,4 @@
-"""What others may see: cards in Markdown, and names without local paths."""
+"""Text for others to see: cards in Markdown, and names without local paths."""
 
 import html
 import re
@@ -15,13 +15,13 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|#~$!:@])|(?<=www)(\.)", re.IGNORECASE)
 
 
 class Own(str):
-    """Markdown that we wrote, which is not escaped."""
+    """Markdown of ours, which is not escaped."""
 
     __slots__ = ()
 
 
 def escaped(value: object) -> str:
-    """A value as `{{ }}` shows it: one line without markup, links or HTML."""
+    """Return a value as `{{ }}` shows it: one line without markup, links or HTML."""
     if isinstance(value, Own):
         return value
     if value is None or isinstance(value, bool):
@@ -34,7 +34,7 @@ def escaped(value: object) -> str:
 
 @cache
 def template(package: str, name: str) -> Template:
-    """The template in the file `name` of a package."""
+    """Return the template in the file `name` of a package."""
     text = (resources.files(package) / name).read_text("utf-8")
     environment = Environment(
         undefined=StrictUndefined, finalize=escaped, trim_blocks=True, lstrip_blocks=True,
@@ -51,12 +51,12 @@ _CACHED = re.compile(r"(?<![^\\/])(?:models|datasets)--([\w.-]+?)--([\w.-]+)(?![
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether `name` is a hub id, and no file on this machine."""
+    """Return True if `name` is a hub id and not a local file."""
     return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
 def public_name(name: str) -> str:
-    """A hub id, also for a folder in the hub's cache; the last part of any other path."""
+    """Return a hub id, also for a folder in the hub's cache; the last part of any other path."""
     if is_hub_id(name):
         return name
     if cached := _CACHED.search(name):

@@ -68,8 +68,8 @@ class Question:
 
     @staticmethod
     def from_row(row: Any) -> "Question":
-        """The inverse of `to_row`, also for rows of other sources. A missing `answerable` follows
-        from the answer. Raises `ValueError`, in one line that begins with the field at fault."""
+        """Return the question of a row of any source. A missing `answerable` follows from the
+        answer. Raises `ValueError` in one line that begins with the invalid field."""
         from pydantic import ValidationError
 
         try:
@@ -90,7 +90,7 @@ class Question:
 
 
 class RawRow(NamedTuple):
-    """One unparsed row of a source; `error` says why `value`, a line's text, is no JSON."""
+    """One unparsed row of a source; `error` says why `value`, a line's text, is not JSON."""
 
     place: str
     value: Any
@@ -98,8 +98,8 @@ class RawRow(NamedTuple):
 
 
 def load_questions(source: str, split: str | None = None) -> list[Question]:
-    """The questions of a source that `read_rows` takes; `split` keeps the rows of one split.
-    Raises `UserError` for an unknown split, or, naming the row, if one is no question."""
+    """Return the questions of a source that `read_rows` takes, or of one `split`. Raises
+    `UserError` if there are none, or for an unknown split or an invalid row, which it names."""
     if split not in (None, *SPLITS):
         raise UserError(f"no split {split!r}; there are {', '.join(SPLITS)}")
     questions = []
@@ -117,11 +117,11 @@ def load_questions(source: str, split: str | None = None) -> list[Question]:
 
 
 def read_rows(source: str) -> Iterator[RawRow]:
-    """The unparsed rows of a folder, a JSONL or Parquet file, a hub data set or one of `SHIPPED` (a
-    folder of that name is `./enron`). A folder holds `train.jsonl`, `validation.jsonl` and
-    `test.jsonl`, or one `questions.jsonl`, or else Parquet files at any depth, or other JSONL
-    files. Rows without a split get the one in the name of their file
-    (`test-00000-of-00001.parquet`) or part of the hub data set. Raises `UserError` without one."""
+    """Yield the unparsed rows of a folder, a JSONL or Parquet file, a hub data set or one of
+    `SHIPPED` (a folder of that name is `./enron`). A folder holds `train.jsonl`, `validation.jsonl`
+    and `test.jsonl`, or one `questions.jsonl`, or else Parquet files at any depth, or other JSONL
+    files. Rows without a split get the one in their file's name (`test-00000-of-00001.parquet`) or
+    their part of the hub data set. Raises `UserError` if there are none."""
     path = Path(source)
     if source in SHIPPED:
         file = resources.files(__package__).joinpath("data", f"{source}.jsonl.xz")
@@ -156,14 +156,14 @@ def _adapter() -> "TypeAdapter[Question]":
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row without what tables add: nulls for missing fields, and JSON for an object."""
+    """Undo what tables add to a row: nulls for missing fields, and JSON text for an object."""
     lists = ("message_ids", "equivalent_ids", "provenance")
-    given = {name: each for name, each in row.items() if each is not None or name not in lists}
-    if isinstance(given.get("provenance"), str):
+    fields = {name: each for name, each in row.items() if each is not None or name not in lists}
+    if isinstance(fields.get("provenance"), str):
         # Validation rejects other text later.
         with contextlib.suppress(ValueError, RecursionError):
-            given["provenance"] = json.loads(given["provenance"])
-    return given
+            fields["provenance"] = json.loads(fields["provenance"])
+    return fields
 
 
 def _of_split(rows: Iterator[RawRow], name: str) -> Iterator[RawRow]:
@@ -202,7 +202,7 @@ def _hub_rows(hub_id: str) -> Iterator[RawRow]:
     try:
         parts = datasets.load_dataset(hub_id)
     except Exception as error:  # noqa: BLE001 - the hub's clients raise many kinds
-        # Their messages may be of many lines.
+        # Their messages may have many lines.
         reason = " ".join(str(error).split()) or type(error).__name__
         why = f"can't load {hub_id} from the hub: {reason[:300]}"
         raise UserError(f"{why}; check the id and the network") from None

@@ -1,4 +1,4 @@
-"""What a mail says that other mails have not said before it."""
+"""Finds the text of a mail that earlier mails do not have."""
 
 import itertools
 import re
@@ -10,13 +10,13 @@ from art_e.inbox.mail import Email
 from art_e.inbox.threads import FRAME
 from art_e.inbox.tokenizer import tokens
 
-QUOTED_WORDS = 8  # fewer words in a row are no quotation: a greeting, a signature
+QUOTED_WORDS = 8  # shorter matches are greetings or signatures, not quotes
 LEFT_OUT = "[earlier text left out]"
 _SEVERAL_LEFT_OUT = re.compile(rf"{re.escape(LEFT_OUT)}([\W_]*{re.escape(LEFT_OUT)})+")
 
 
 class Runs(NamedTuple):
-    """Of a mail's words the numbers of their lines, and the hash of each run of `QUOTED_WORDS`."""
+    """The line number of each word of a mail, and the hash of each run of `QUOTED_WORDS` words."""
 
     numbers: list[int]
     hashes: list[int]
@@ -32,14 +32,14 @@ def runs_of(lines: Iterable[str]) -> Runs:
 
 
 class Seen:
-    """Text of mails, by which their quotations are known: its runs of words."""
+    """The runs of words of noted mails, which tell their quotations."""
 
     def __init__(self) -> None:
         self._name_of: dict[int, str] = {}
 
     def holding(self, runs: Runs) -> dict[int, str]:
-        """Return the numbers of the lines that noted mails hold, each with such a mail's name. A
-        line is held if all its words stand in such runs, wherever the mails' lines break."""
+        """Return the numbers of lines that stand in noted mails, each with such a mail's name. All
+        words of a line must be in such runs; the mails' lines may break elsewhere."""
         if self._name_of.keys().isdisjoint(runs.hashes):
             return {}
         names = [""] * len(runs.numbers)
@@ -56,8 +56,8 @@ class Seen:
 
 
 def added_texts(bodies: Sequence[str]) -> list[str]:
-    """The text of each mail of a thread, oldest first, without lines that an earlier one holds;
-    `LEFT_OUT` stands for them and their frame."""
+    """Return the text of each mail of a thread, oldest first, without lines that an earlier one
+    holds; `LEFT_OUT` stands for them and their frame."""
     seen, added = Seen(), []
     for body in bodies:
         lines = body.split("\n")
@@ -69,19 +69,19 @@ def added_texts(bodies: Sequence[str]) -> list[str]:
 
 
 def added_mails(mails: Sequence[Email]) -> list[Email]:
-    """The mails of a thread, oldest first, each with the text alone that it adds."""
+    """Return the mails of a thread, oldest first, each with only the text that it adds."""
     texts = added_texts([each.body for each in mails])
     return [replace(mail, body=text) for mail, text in zip(mails, texts, strict=True)]
 
 
 def _without_frames(lines: Sequence[str]) -> list[str]:
-    """The lines without those above `LEFT_OUT` that say who wrote it, when, and to whom."""
-    kept: list[str] = []
+    """Remove the lines above `LEFT_OUT` that say who wrote it, when, and to whom."""
+    rest: list[str] = []
     for line in lines:
-        start = len(kept)
-        while line == LEFT_OUT and start and FRAME.match(kept[start - 1]):
+        start = len(rest)
+        while line == LEFT_OUT and start and FRAME.match(rest[start - 1]):
             start -= 1
-        while start < len(kept) and not kept[start].strip():
+        while start < len(rest) and not rest[start].strip():
             start += 1
-        kept[start:] = [line]
-    return kept
+        rest[start:] = [line]
+    return rest

@@ -1,7 +1,6 @@
-"""What users say of answers: `ratings.jsonl` in `ART_E_HOME`, a line for each rating.
+"""Users' ratings of answers: `ratings.jsonl` in `ART_E_HOME`, a line for each.
 
-The later of two ratings of an answer counts. `art-e golden from-ratings` makes questions of them.
-"""
+The last rating of an answer counts. `art-e golden from-ratings` makes questions of them."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -19,8 +18,8 @@ Thumb = Literal["good", "bad"]
 
 class AnswerRating(BaseModel):
     """A rating of one answer to a question about an inbox, up to the day `as_of`. `right_answer`
-    and `right_sources` are the user's correction of a bad one. `talk` says that the question
-    followed others, so that it can't stand alone. `rated_at` is ISO 8601 in UTC."""
+    and `right_sources` correct a bad one. `talk`: the question followed others and can't stand
+    alone."""
 
     episode_id: str
     question: str
@@ -39,8 +38,8 @@ class AnswerRating(BaseModel):
 def rate(
     run: Run, trajectory: Trajectory, rating: Thumb, answer: str | None, sources: Sequence[str] = ()
 ) -> AnswerRating:
-    """Keep a rating of an answer, with the right one and its sources if known, safe on the disk."""
-    made = AnswerRating(
+    """Store a rating of an answer, with the right one and its sources if known."""
+    stored = AnswerRating(
         episode_id=trajectory.episode_id,
         question=run.config["question"],
         inbox_address=trajectory.inbox_address,
@@ -55,16 +54,16 @@ def rate(
         rated_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )
     ratings_file().parent.mkdir(parents=True, exist_ok=True)
-    append_line(ratings_file(), made.model_dump_json())
-    return made
+    append_line(ratings_file(), stored.model_dump_json())
+    return stored
 
 
 def ratings_file() -> Path:
-    """The file; it need not exist."""
+    """Return the path of the ratings, which need not exist."""
     return home() / "ratings.jsonl"
 
 
 def read_ratings() -> list[AnswerRating]:
-    """The last rating of each answer, in order. Raises `UserError` for an invalid line."""
+    """Return the last rating of each answer, in order. Raises `UserError` for an invalid line."""
     rows = parsed_lines(AnswerRating, ratings_file(), whole_lines(ratings_file()))
     return list({each.episode_id: each for each in rows}.values())

@@ -38,8 +38,7 @@ class Run:
         return self.folder / "trajectories.jsonl"
 
     @property
-    def begun(self) -> bool:
-        """Whether the run has begun: its configuration is written first."""
+    def started(self) -> bool:
         return (self.folder / _CONFIG).is_file()
 
     @property
@@ -67,8 +66,8 @@ class Run:
 
 
 def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None = None) -> Run:
-    """Make a run's folder: `out`, to which a link in `parent` leads, or `parent/<time>-<name>`.
-    Raises `UserError` if `out` holds more than a configuration that a kill left half written."""
+    """Make a run's folder: `out`, which `parent` links to, or `parent/<time>-<name>`. Raises
+    `UserError` if `out` holds more than a configuration that a kill left half written."""
     if out is not None:
         torn = partial_of(out / _CONFIG)
         if out.exists() and (
@@ -94,14 +93,14 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
 
 
 def list_runs(parent: Path) -> list[Run]:
-    """The runs of a folder, the newest first."""
+    """Return the runs of a folder, newest first."""
     folders = {each.parent.resolve(): each.parent for each in parent.glob(f"*/{_CONFIG}")}
     newest = sorted(folders.items(), key=lambda each: each[1].name, reverse=True)
     return [Run(place if folder.is_symlink() else folder) for place, folder in newest]
 
 
 def runs_of(command: str, parent: Path) -> Iterator[Run]:
-    """The runs that a command made, the newest first. What is damaged is left to `runs list`."""
+    """Yield the runs that a command made, newest first, except damaged ones."""
     for run in list_runs(parent):
         try:
             config = run.config
@@ -112,25 +111,25 @@ def runs_of(command: str, parent: Path) -> Iterator[Run]:
 
 
 def find_run(name: str, parent: Path) -> Run:
-    """The run of that name or path, or the newest for "last". Raises `UserError` without it."""
+    """Return the run of that name or path; "last" is the newest. Raises `UserError` without one."""
     if name == "last" and (runs := list_runs(parent)):
         return runs[0]
     elsewhere = (run for run in list_runs(parent) if run.id == name)
     for run in itertools.chain((Run(parent / name), Run(Path(name))), elsewhere):
-        if run.begun:
+        if run.started:
             return run
     raise UserError(f"no run {name!r} in {parent}; art-e runs list shows them")
 
 
 def read_trajectories(path: Path) -> Iterator[Trajectory]:
-    """The trajectories of a file, in order, without a torn last line. Raises `ValueError` if
-    another line is no trajectory. A missing file has none."""
+    """Yield the trajectories of a file, in order, without a torn last line; none if it is missing.
+    Raises `ValueError` for another invalid line."""
     for line in whole_lines(path):
         yield Trajectory.from_line(line.decode("utf-8"))
 
 
 @contextmanager
-def held(run: Run) -> Iterator[None]:
+def locked_run(run: Run) -> Iterator[None]:
     """Hold the run's lock. Raises `UserError` if another process works on the run."""
     busy = f"{run.folder} is under way in another process; wait for its end, or give another --out"
     with locked(run.folder / ".lock", busy):
@@ -150,7 +149,6 @@ def _new_place(parent: Path, name: str, make: Callable[[Path], None]) -> Path:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that the package runs from, if any."""
     checkout = Path(__file__).parent.parent
     command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
     with suppress(OSError, subprocess.CalledProcessError):

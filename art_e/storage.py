@@ -22,12 +22,12 @@ Form = TypeVar("Form", bound="BaseModel")
 
 
 def partial_of(path: Path) -> Path:
-    """The temporary name of a file or folder, beside its place, until it is complete."""
+    """Return the temporary name, in the same folder, of an incomplete file or folder."""
     return path.with_name(f".{path.name}.partial")
 
 
 def write_whole(path: Path, text: str, *, errors: str = "strict") -> None:
-    """Replace the content by text in UTF-8; a kill leaves either. `errors` is that of `open`."""
+    """Replace the content by text in UTF-8; a kill leaves the old or the new one."""
     partial = partial_of(path)
     partial.unlink(missing_ok=True)  # a link in a folder that came from elsewhere
     partial.write_text(text, encoding="utf-8", errors=errors)
@@ -53,8 +53,8 @@ class AppendLog:
         self._file.close()
 
     def append(self, line: str) -> None:
-        """Write a line, given without its end and its keys, and flush it to the disk. A lone
-        surrogate becomes the JSON escape that it may have come from."""
+        """Append `line` with API keys redacted, and fsync. A lone surrogate becomes the JSON escape
+        that it may have come from."""
         self._file.write(without_keys(line).encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -67,7 +67,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a log, without ends and without a torn last one. A missing file has none."""
+    """Yield the lines of a log without ends and without a torn last one; none without a file."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
         for line in lines:
             if line.endswith(b"\n"):
@@ -75,7 +75,7 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def parsed_lines(form: type[Form], file: object, lines: Iterable[str | bytes]) -> list[Form]:
-    """The rows of a JSONL file, but for empty lines. Raises `UserError` for the first bad line."""
+    """Return the rows of a JSONL file. Raises `UserError` for the first invalid line."""
     from pydantic import ValidationError
 
     rows = []
@@ -90,7 +90,7 @@ def parsed_lines(form: type[Form], file: object, lines: Iterable[str | bytes]) -
 
 
 def toml_content(path: Path) -> dict[str, Any]:
-    """The content of a TOML file of the user's; a missing one has none. Raises `UserError`."""
+    """Return a user's TOML file, {} if it is missing. Raises `UserError` if it is not valid."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -114,13 +114,13 @@ def locked(path: Path, busy: str | None = None) -> Iterator[None]:
 
 
 def home() -> Path:
-    """`ART_E_HOME` or the user's data folder: it holds the default inbox, golden set and runs."""
+    """Return the folder of default inbox, golden set and runs: `ART_E_HOME`, or the user's data."""
     chosen = os.environ.get("ART_E_HOME")
     return Path(chosen) if chosen else Path(platformdirs.user_data_dir("art-e"))
 
 
 def expanded(name: str) -> Path:
-    """The path `name` with "~" expanded. Raises `UserError` if the ~user home does not exist."""
+    """Return the path `name` with "~" expanded. Raises `UserError` if the ~user home is missing."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -128,15 +128,15 @@ def expanded(name: str) -> Path:
 
 
 def default_db() -> Path:
-    """The inbox file that commands use without `--db`."""
+    """Return the inbox file that commands use without `--db`."""
     return home() / "inbox.duckdb"
 
 
 def default_golden() -> Path:
-    """The folder of the golden set that commands use without `--out` or `--questions`."""
+    """Return the golden set's folder that commands use without `--out` or `--questions`."""
     return home() / "golden"
 
 
 def runs_folder() -> Path:
-    """The folder in which commands make runs without `--out`."""
+    """Return the folder in which commands make runs without `--out`."""
     return home() / "runs"

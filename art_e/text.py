@@ -9,7 +9,7 @@ from importlib import import_module  # importlib.resources takes 5 ms to import
 from pathlib import Path
 from typing import Any
 
-# A regular expression's classes of characters, given by their code points.
+# Character classes of regular expressions, given by their code points.
 _LINES = Path(__file__).with_name("characters.txt").read_text("utf-8").splitlines()
 CLASSES = {
     name: f"[{re.sub('[0-9a-fA-F]+ ?', lambda code: chr(int(code[0], 16)), spans)}]"
@@ -19,11 +19,11 @@ CLASSES = {
 _HIDDEN, _EMOJI, _JOINING, _HAN, _VARYING = map(
     CLASSES.__getitem__, ("hidden", "emoji", "joining", "han", "varying")
 )
-# Of England, Scotland and Wales. Other tags show as a black flag, whatever they spell.
+# The flags of England, Scotland and Wales. Other tags show as a black flag.
 _FLAGS = "|".join(
     "".join(chr(0xE0000 + ord(tag)) for tag in region) for region in ("gbeng", "gbsct", "gbwls")
 )
-# A hidden character and, if it means something there, itself: behind what it changes, and once.
+# A hidden character, in a group if it means something there: once, after the one that it changes.
 _EACH_HIDDEN = (
     rf"(?={_HIDDEN})(?:((?<={_JOINING})[\u200c\u200d]"
     rf"|(?:(?<={_EMOJI})|(?<={_EMOJI}\ufe0f))\u200d(?={_EMOJI})|(?<={_EMOJI})[\ufe0e\ufe0f]"
@@ -34,31 +34,31 @@ _EACH_HIDDEN = (
 
 
 def encodable(text: str) -> str:
-    """`text` with "?" for lone surrogates: a model's JSON may hold them, UTF-8 can't."""
+    """Replace lone surrogates by "?": a model's JSON may hold them, UTF-8 can't."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def cut_line(text: str, most: int) -> str:
-    """`text` on one line, encodable, cut with "..." after `most` characters."""
+def cut_line(text: str, limit: int) -> str:
+    """Return `text` on one line, encodable, cut with "..." after `limit` characters."""
     line = " ".join(encodable(text).split())
-    return line if len(line) <= most else f"{line[:most]}..."
+    return line if len(line) <= limit else f"{line[:limit]}..."
 
 
 def visible(text: str, named: Callable[[str], str] = lambda _: "") -> str:
-    """`text` without characters that show as nothing, but where they mean something: joiners in
-    words and emoji, one variation selector behind its base. `named` gives what stands for them."""
+    """Remove invisible characters that mean nothing; joiners in words and emoji, and one variation
+    selector after its base, stay. `named` gives replacements."""
     if text.isascii() or re.search(_HIDDEN, text) is None:
         return text
-    return re.sub(_EACH_HIDDEN, lambda found: found[1] or named(found[0]), text)
+    return re.sub(_EACH_HIDDEN, lambda match: match[1] or named(match[0]), text)
 
 
 def printable(text: str) -> str:
-    """`text` with spaces for control, escape and direction characters."""
+    """Replace control, escape and direction characters by spaces."""
     return "".join(each if each.isprintable() else " " for each in visible(encodable(text)))
 
 
 def digest(text: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of `text`."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of `text`."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -3,6 +3,7 @@
 An observation is one compact JSON object: quoting keeps a mail's text apart from its frame."""
 
 import datetime as dt
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words, stems, tokens
+from art_e.inbox.query import row_of
+from art_e.inbox.snippet import searchable
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, STOP_WORDS, search_words, stems, tokens, words
 from art_e.message import ToolCall, compact_json
-from art_e.observation import BREAK, MailText, Shown, excerpt, paged, prepared, text_of
+from art_e.observation import BREAK, MailText, ShownTexts, excerpt, pages_of, text_of, tidy_text
 from art_e.quotations import Seen
 from art_e.text import encodable
 
@@ -28,14 +31,15 @@ MAX_RECIPIENTS = 30
 MAX_LINE_CHARS = 300  # longer subjects and names are cut when they are shown
 MAX_WORDS = 50  # further words of a search are ignored, because each takes time and memory
 MAX_FILTER_CHARS = 320
-# Of the lean view. A shorter mail is shown whole by a search, the best hit's up to the first limit;
-# a longer one has pages when it is read.
+# Lean view: searches show mails up to this length whole (the best hit, others), reading in pages.
 WHOLE_CHARS, PAGE_CHARS = (2_500, 700), 2_500
 EXCERPT_CHARS = (400, 160)
 NAMED_RECIPIENTS, COPIED = 8, 0.5
-# A search stops at a hit without the rarest word if its score is below this share of the best's: on
-# 1,067 real questions two gold mails among the first ten are lost, and half of the hits are spared.
+# A search stops at a hit that lacks the rarest word if its score is below this share of the best's.
 WEAKER = 0.55
+# A phrase that a mail has raises its score by its share of the search's words, to this power.
+QUOTED, CAPITALISED = 1, 2
+PHRASE_CANDIDATES = 20  # mails that are looked at for phrases
 
 
 def _day(value: object) -> object:
@@ -110,7 +114,7 @@ LEAN_ARGUMENTS = dict(zip(ARGUMENTS, _LEAN, strict=True))
 
 
 class CallError(Exception):
-    """A call that can't be run. `kind` is the rubric's name for it; the model reads the text."""
+    """A call that can't be run. `kind` is a field of the rubric; the model reads the message."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -118,9 +122,9 @@ class CallError(Exception):
 
 
 class Observation(NamedTuple):
-    """A tool's answer, and the ids of the mails in it. `whole` are those shown from beginning to
-    end, which count as read; `copies` says in which mail the whole text of another one stands.
-    `notes` tell the model how its search was changed."""
+    """A tool's answer, and the ids of the mails in it. `whole` are the mails shown from beginning
+    to end, which count as read; `copies` maps a mail to the one that holds its whole text; `notes`
+    tell the model how its search was changed."""
 
     content: dict[str, Any]
     message_ids: tuple[str, ...]
@@ -132,7 +136,7 @@ class Observation(NamedTuple):
 def schemas(
     offered: Sequence[str] = tuple(ARGUMENTS), *, lean: bool = False
 ) -> list[dict[str, Any]]:
-    """The tools in the form of the OpenAI API, a new list each time; `lean` as the view has it."""
+    """Return a new list of the tools in the form of the OpenAI API."""
     parsed: list[dict[str, Any]] = json.loads(_schemas(lean))
     return [each for each in parsed if each["function"]["name"] in offered]
 
@@ -143,14 +147,14 @@ def _schemas(lean: bool) -> str:
     for name, model in (LEAN_ARGUMENTS if lean else ARGUMENTS).items():
         form = _shortened(model.model_json_schema())
         if lean:
-            form["properties"] = {key: _type(of) for key, of in form["properties"].items()}
+            form["properties"] = {key: _type(field) for key, field in form["properties"].items()}
         description = " ".join((model.__doc__ or "").split())
         functions.append({"name": name, "description": description, "parameters": form})
     return compact_json([{"type": "function", "function": each} for each in functions])
 
 
 def _type(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the type of an argument alone; one that is not required may be left out or null."""
+    """Return only an argument's type. Optional arguments may be left out or null."""
     [first, *_] = schema.get("anyOf", [schema])
     return {key: first[key] for key in ("type", "items") if key in first}
 
@@ -158,8 +162,8 @@ def _type(schema: dict[str, Any]) -> dict[str, Any]:
 def parse_call(
     call: ToolCall, offered: Sequence[str] = tuple(ARGUMENTS), *, lean: bool = False
 ) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
-    """The call's checked arguments; `offered` names the tools that may be called. Raises
-    `CallError` with a text that helps the model."""
+    """Return the call's validated arguments; `offered` names the tools that may be called. Raises
+    `CallError` with a message that helps the model."""
     if call.name not in offered:
         names = ", ".join(offered)
         raise CallError("unknown_tool_calls", f"there is no tool {call.name[:80]!r}; use {names}")
@@ -170,12 +174,12 @@ def parse_call(
         why = f"the arguments of {call.name} are not JSON ({error})"
         raise CallError("unparseable_calls", why) from None
     if not isinstance(arguments, dict):
-        raise CallError("unparseable_calls", f"the arguments of {call.name} are no JSON object")
+        raise CallError("unparseable_calls", f"the arguments of {call.name} are not a JSON object")
     try:
         checked = model.model_validate(arguments)
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(map(str, each['loc']))[:80]}: {each['msg']}" for each in error.errors()[:5]
+            f"{'.'.join(map(str, line['loc']))[:80]}: {line['msg']}" for line in error.errors()[:5]
         ).replace("Value error, ", "")
         raise CallError("bad_argument_calls", f"{call.name}: {problems}") from None
     assert isinstance(checked, SearchEmails | ReadEmail | ReturnFinalAnswer)
@@ -183,7 +187,7 @@ def parse_call(
 
 
 def not_found(message_id: str) -> str:
-    """The error for a mail that this inbox does not hold."""
+    """Return the error for a mail that this inbox lacks."""
     return f"not found in this inbox: {message_id[:80]!r}"
 
 
@@ -191,14 +195,13 @@ def not_found(message_id: str) -> str:
 class View:
     """What the tools show and accept; a very small model sees less than the default.
 
-    With `handles` mails are called m1, m2, ... in the order in which they come up, and both handle
-    and message id are accepted. `hits` limits a search, `snippet_chars` cuts its snippets. Without
-    `addresses` people with a name are shown by their name alone. With `all_words` a search finds
-    only mail that has every word, newest first. `calls` are run of each message. With `closed_book`
-    the only tool is that for the answer. With `utc` dates are shown in UTC, else in the mail's own
-    zone. With `spaced` each text begins with a space: to a byte-level tokenizer a word behind a
-    space is another token, and a tiny model copies tokens. With `lean` a search stops before weaker
-    hits and shows short mails whole, and nothing is shown twice in an episode."""
+    With `handles` mails are called m1, m2, ... in order of appearance; handles and message ids are
+    accepted. `hits` limits a search, `snippet_chars` a snippet. Without `addresses` people with a
+    name are shown by it alone. With `all_words` a search finds only mail with every word, newest
+    first. `calls`: tool calls that are run per message. With `closed_book` the only tool is the
+    final answer. With `utc` dates are in UTC, not in the mail's zone. With `spaced` texts begin
+    with a space: tiny models copy tokens, and a word after a space is another token. `lean`: see
+    `LeanTools`."""
 
     handles: bool = True
     hits: int = MAX_RESULTS
@@ -220,7 +223,7 @@ WHOLE_VIEW = View()
 
 
 class Tools:
-    """The tools over one opened inbox; each hit and mail is shown as if it were the first."""
+    """The tools over one opened inbox; each observation stands alone."""
 
     def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW) -> None:
         self.inbox, self.view = inbox, view
@@ -244,9 +247,8 @@ class Tools:
         return observation
 
     def read(self, arguments: ReadEmail) -> Observation | None:
-        """Return the mail; None if the inbox lacks it."""
         email = self.inbox.read(self.resolve(arguments.message_id))
-        return None if email is None else self.shown(email)
+        return None if email is None else self.show(email)
 
     def resolve(self, handle_or_id: str) -> str:
         """Return the message id that a handle stands for; anything else stays as it is."""
@@ -254,19 +256,24 @@ class Tools:
 
     def _search(self, words: list[str], arguments: SearchEmails, count: int) -> Observation:
         hits = self._hits(words, arguments, count)
-        shown = {"hits": [self._hit(hit) for hit in hits]}
-        return Observation(shown, tuple(hit.message_id for hit in hits))
+        content = {"hits": [self._hit(hit) for hit in hits]}
+        return Observation(content, tuple(hit.message_id for hit in hits))
 
     def _hits(
         self, words: Sequence[str], arguments: SearchEmails, count: int, *, snippets: bool = True
     ) -> list[Hit]:
-        return self.inbox.search(
+        phrases = [] if self.view.all_words else _phrases(arguments.keywords)
+        hits = self.inbox.search(
             [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
             **arguments.model_dump(exclude={"keywords", "max_results"}),
             all_words=self.view.all_words,
-            max_results=count,
+            max_results=max(count, PHRASE_CANDIDATES) if phrases else count,
             snippets=snippets,
         )
+        if phrases:
+            hits = [_with_bonus(hit, phrases, len(words)) for hit in hits]
+            hits = sorted(hits, key=lambda hit: -hit.score)[:count]
+        return hits
 
     def _name(self, message_id: str) -> str:
         if not self.view.handles:
@@ -280,7 +287,7 @@ class Tools:
         if limit is not None and len(snippet) > limit:
             head = snippet[:limit]  # up to the end of a word
             snippet = f"{head.rpartition(' ')[0] or head}..."
-        shown = {
+        fields = {
             "message_id": self._name(hit.message_id),
             "date": self._date(hit)[:10],
             "from": self._person(hit.sender),
@@ -288,14 +295,14 @@ class Tools:
             "snippet": snippet,
             "missing": list(hit.missing),
         }
-        return self._shown(shown) | _marks(hit)
+        return self._formatted(fields) | _marks(hit)
 
-    def shown(self, email: Email) -> Observation:
+    def show(self, email: Email) -> Observation:
         body = email.body
         if len(body) > MAX_BODY_CHARS:
             left = len(body) - MAX_BODY_CHARS
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
-        shown = {
+        fields = {
             "message_id": self._name(email.message_id),
             "date": self._date(email),
             "from": self._person(email.sender),
@@ -303,39 +310,40 @@ class Tools:
             "subject": _cut(email.subject),
             "body": body,
         }
-        return Observation(self._shown(shown), (email.message_id,))
+        return Observation(self._formatted(fields), (email.message_id,))
 
     def _date(self, mail: Hit | Email) -> str:
         date = mail.date and mail.date.astimezone(dt.UTC) if self.view.utc else mail.date
         return format_date(date, mail.message_id)
 
-    def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def _formatted(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the fields as the view shows them, without empty lists."""
-        shown = {name: value for name, value in fields.items() if value != []}
-        for name in shown.keys() - {"message_id", "date"} if self.view.spaced else ():
-            text = shown[name]
+        formatted = {name: value for name, value in fields.items() if value != []}
+        for name in formatted.keys() - {"message_id", "date"} if self.view.spaced else ():
+            text = formatted[name]
             if isinstance(text, str):
-                shown[name] = f" {text}"
+                formatted[name] = f" {text}"
             elif isinstance(text, list):
-                shown[name] = [f" {line}" for line in text]
-        return shown
+                formatted[name] = [f" {line}" for line in text]
+        return formatted
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
-        shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
+        people = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
         if len(recipients) > MAX_RECIPIENTS:
-            shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
-        return shown
+            people.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
+        return people
 
     def _person(self, mailbox: Mailbox) -> str:
         return _cut(str(mailbox) if self.view.addresses else mailbox.name or mailbox.address)
 
 
 class LeanTools(Tools):
-    """The tools of the lean view: an episode shows nothing twice, and long mails in pages."""
+    """The tools of the lean view: searches leave off weaker hits and show short mails whole, long
+    mails have pages, and nothing is shown twice in an episode."""
 
     def __init__(self, inbox: Inbox, view: View) -> None:
         super().__init__(inbox, view)
-        self._shown_text, self._hit_texts = Shown(), Seen()
+        self._shown_text, self._hit_texts = ShownTexts(), Seen()
         # By message id: the words in a hit's text, what was shown of a mail's head, its pages.
         self._sizes: dict[str, int] = {}
         self._heads: dict[str, dict[str, Any]] = {}
@@ -346,10 +354,9 @@ class LeanTools(Tools):
     def _search(self, words: list[str], arguments: SearchEmails, count: int) -> Observation:
         """Correct words that no hit has, and leave off weaker hits unless the call has a limit."""
         hits = self._hits(words, arguments, count, snippets=False)
-        tried = [word for word in words[:MAX_WORDS] if len(word) <= MAX_WORD_CHARS]
-        lacked = (word for word in tried if all(word in hit.missing for hit in hits))
-        near = ((word, self.inbox.spelling(word)) for word in lacked)
-        spelled = {word: other for word, other in near if other is not None}
+        lacked = [word for word in words[:MAX_WORDS] if all(word in hit.missing for hit in hits)]
+        near = {word: self.inbox.spelling(word) for word in lacked if len(word) <= MAX_WORD_CHARS}
+        spelled = {word: other for word, other in near.items() if other is not None}
         if spelled:
             words = [spelled.get(word, word) for word in words]
             hits = self._hits(words, arguments, count, snippets=False)
@@ -358,16 +365,16 @@ class LeanTools(Tools):
         if weaker := len(hits) - len(strong):
             notes.append(f"{weaker} weaker hits left off; max_results shows them")
         self._words = words
-        return self._new(strong)._replace(notes=notes)
+        return self._new_parts(strong)._replace(notes=notes)
 
-    def _new(self, hits: Sequence[Hit]) -> Observation:
-        """Show of each hit what is new. A hit whose whole text stands in one above is its copy."""
+    def _new_parts(self, hits: Sequence[Hit]) -> Observation:
+        """Show what is new in each hit. A hit whose whole text stands in one above is its copy."""
         ids = [hit.message_id for hit in hits]
         entries: dict[str, dict[str, Any]] = {}
         copies: dict[str, str] = {}
         is_best = True
         for hit in hits:
-            text, name = prepared(hit.body, hit.subject, hit.sender.name), hit.message_id
+            text, name = tidy_text(hit.body, hit.subject, hit.sender.name), hit.message_id
             original = self._original(name, text)
             entry = entries.setdefault(original, {"message_id": self._name(original)})
             if original != name:
@@ -379,12 +386,12 @@ class LeanTools(Tools):
                 entry |= self._lean_hit(hit, text, is_best=is_best)
                 is_best = False
         whole = tuple(name for name in ids if copies.get(name, name) in self._wholes)
-        shown = {"hits": [self._shown(entry) for entry in entries.values()]}
-        return Observation(shown, tuple(ids), whole, copies)
+        content = {"hits": [self._formatted(entry) for entry in entries.values()]}
+        return Observation(content, tuple(ids), whole, copies)
 
     def _original(self, message_id: str, text: MailText) -> str:
-        """Return which earlier hit a mail of this text is a copy of, else the mail itself. A short
-        mail within a long one is none, unless that is shown whole."""
+        """Return the earlier hit that this text is a copy of, else the mail itself. A short mail
+        within a long one counts as a copy only if the long one was shown whole."""
         size = self._sizes[message_id] = len(text.runs.numbers)
         held = self._hit_texts.holding(text.runs)
         holders = {*held.values()} if len(held) == len({*text.runs.numbers}) else set()
@@ -407,13 +414,12 @@ class LeanTools(Tools):
         return self._head(hit) | {"snippet": snippet} | marks
 
     def read(self, arguments: ReadEmail) -> Observation | None:
-        """Return the page of a mail that `page` or `find` names, else the one that fits the last
-        search best."""
+        """Return the page that `page` or `find` asks for, else the last search's best match."""
         assert isinstance(arguments, ReadPage)  # `parse_call` gives the lean view's arguments
         mail = self.inbox.read(self.resolve(arguments.message_id))
         if mail is None:
             return None
-        return Observation(self._shown(self._page(mail, arguments)), (mail.message_id,))
+        return Observation(self._formatted(self._page(mail, arguments)), (mail.message_id,))
 
     def _page(self, mail: Email, arguments: ReadPage) -> dict[str, Any]:
         name, number = mail.message_id, arguments.page
@@ -424,8 +430,8 @@ class LeanTools(Tools):
         if number is None and not arguments.find and name in self._wholes:
             return {**fields, "shown": "above"}
         if name not in self._pages:
-            text = prepared(mail.body, mail.subject, mail.sender.name)
-            self._pages[name] = paged(self._shown_text.new(text), PAGE_CHARS)
+            text = tidy_text(mail.body, mail.subject, mail.sender.name)
+            self._pages[name] = pages_of(self._shown_text.new(text), PAGE_CHARS)
         pages = self._pages[name]
         if number is None:
             sought = {*stems(search_words([arguments.find]) if arguments.find else self._words)}
@@ -440,7 +446,8 @@ class LeanTools(Tools):
         return fields | self._head(mail, mail) | numbered | {"body": body}
 
     def _head(self, mail: Hit | Email, whole: Email | None = None) -> dict[str, Any]:
-        """Return what is new of a mail's date, sender and subject; of its recipients if `whole`."""
+        """Return the date, sender, subject and, with `whole`, recipients that are new or
+        changed."""
         date = self._date(mail)
         head: dict[str, Any] = {
             "date": date if whole else date[:10],
@@ -449,9 +456,9 @@ class LeanTools(Tools):
         }
         if whole:
             head |= {role: _named(mailboxes) for role, mailboxes in _recipients(whole).items()}
-        shown = self._heads.setdefault(mail.message_id, {})
-        new = {name: value for name, value in head.items() if shown.get(name) != value}
-        shown |= new
+        previous = self._heads.setdefault(mail.message_id, {})
+        new = {name: value for name, value in head.items() if previous.get(name) != value}
+        previous |= new
         return new
 
 
@@ -471,8 +478,26 @@ def _marks(hit: Hit) -> dict[str, Any]:
     return counted | ({"bulk": True} if hit.bulk else {})
 
 
+def _phrases(keywords: Sequence[str]) -> list[tuple[re.Pattern[str], int, int]]:
+    """Return the patterns, sizes and powers of quoted phrases and of capitalised pairs."""
+    text = " ".join(keywords)
+    pairs = itertools.pairwise(re.findall(r"[^\W_]+", text)[:MAX_WORDS])
+    names = [" ".join(pair) for pair in pairs if all(word[0].isupper() for word in pair)]
+    phrases = {name: CAPITALISED for name in names if STOP_WORDS.isdisjoint(words(name))}
+    phrases |= dict.fromkeys(re.findall('"([^"]+)"', text)[:MAX_WORDS], QUOTED)
+    rows = ((words(phrase), power) for phrase, power in phrases.items())
+    return [(row_of(row), len(row), power) for row, power in rows if len(row) > 1]
+
+
+def _with_bonus(hit: Hit, phrases: list[tuple[re.Pattern[str], int, int]], count: int) -> Hit:
+    """Return the hit with a higher score if it has phrases of a search of `count` words."""
+    text = searchable(f"{hit.subject}\n{hit.sender.name}\n{hit.body}")
+    bonus = sum((size / count) ** power for row, size, power in phrases if row.search(text))
+    return hit._replace(score=hit.score * (1 + bonus))
+
+
 def _strong(hits: list[Hit]) -> list[Hit]:
-    """Return the hits before one that lacks their rarest word and scores far below the best."""
+    """Return the hits before the first that lacks the rarest word and scores far below the best."""
     words = {word for hit in hits for word in hit.missing}
     lacking = {word: sum(word in hit.missing for hit in hits) for word in words}
     matched = [word for word in sorted(words) if lacking[word] < len(hits)]
@@ -489,15 +514,15 @@ def _cut(line: str) -> str:
 
 
 def _shortened(schema: Any) -> Any:
-    """The schema without what costs tokens in every prompt and says nothing new. Titles and
-    docstrings repeat names; some providers are not sent `additionalProperties`."""
+    """Return the schema without titles and docstrings, which repeat names and cost tokens in every
+    prompt, and without `additionalProperties`, which not all providers take."""
     if isinstance(schema, dict):
-        kept = {
+        short = {
             key: _shortened(value)
             for key, value in schema.items()
             if key != "additionalProperties" and not (key == "title" and isinstance(value, str))
         }
-        if kept.get("type") == "object":
-            kept.pop("description", None)
-        return kept
+        if short.get("type") == "object":
+            short.pop("description", None)
+        return short
     return [_shortened(each) for each in schema] if isinstance(schema, list) else schema

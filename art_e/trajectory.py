@@ -1,7 +1,4 @@
-"""What happened in an episode, as data: one JSON line each.
-
-An episode appends its exchanges and events while it runs. `exchanges` reads a stored conversation.
-"""
+"""What happened in an episode, as data: one JSON line each, and a reader of its conversation."""
 
 import itertools
 import json
@@ -17,9 +14,9 @@ _HEAD = ("date", "from", "to", "cc", "bcc", "subject")
 
 
 class AnsweredCall(NamedTuple):
-    """One tool call of a conversation, and the JSON objects that answered it. `arguments` is the
-    text as written if it is no JSON object. The first result is the tool's, a second one the
-    episode's note on the last turn. Other text becomes `{"text": ...}`."""
+    """One tool call of a conversation, and the JSON objects that answered it: the tool's result,
+    then the episode's note on the last turn, if any. Other text becomes `{"text": ...}`.
+    `arguments` that are not a JSON object stay text."""
 
     tool: str
     arguments: dict[str, Any] | str
@@ -36,28 +33,29 @@ class Exchange(NamedTuple):
 
 def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
     """Return the model's messages of a stored conversation, each with what came back."""
-    found: list[Exchange] = []
+    turns: list[Exchange] = []
     waiting: list[AnsweredCall] = []
     heads: dict[str, dict[str, Any]] = {}
     for message in messages:
         content = str(message.get("content") or "")
         if message.get("role") == "assistant":
             waiting = []
-            for each in (call.get("function") or {} for call in message.get("tool_calls") or ()):
-                call = ToolCall("", str(each.get("name")), str(each.get("arguments") or ""))
-                waiting.append(AnsweredCall(call.name, call.parsed, []))
-            found.append(Exchange(content, list(waiting), []))
-        elif found:
+            for call in message.get("tool_calls") or ():
+                form = call.get("function") or {}
+                written = ToolCall("", str(form.get("name")), str(form.get("arguments") or ""))
+                waiting.append(AnsweredCall(written.name, written.parsed, []))
+            turns.append(Exchange(content, list(waiting), []))
+        elif turns:
             # The episode answers the calls of a message in their order.
             is_answer = message.get("role") == "tool" and waiting
-            results = waiting.pop(0).results if is_answer else found[-1].replies
+            results = waiting.pop(0).results if is_answer else turns[-1].replies
             results.extend(_objects(content))
-            fill_heads(results, heads)
-    return found
+            _fill_heads(results, heads)
+    return turns
 
 
-def fill_heads(results: Iterable[dict[str, Any]], heads: dict[str, dict[str, Any]]) -> None:
-    """Give hits and mails the date, people and subject shown of them before, as `heads` says."""
+def _fill_heads(results: Iterable[dict[str, Any]], heads: dict[str, dict[str, Any]]) -> None:
+    """Add to hits and mails the date, people and subject that `heads` has of them from before."""
     for result in results:
         hits = result.get("hits")
         for mail in hits if isinstance(hits, list) else [result]:
@@ -68,7 +66,7 @@ def fill_heads(results: Iterable[dict[str, Any]], heads: dict[str, dict[str, Any
 
 
 def _objects(content: str) -> Iterator[dict[str, Any]]:
-    """The consecutive JSON objects at the start of a text."""
+    """Yield the consecutive JSON objects at the start of a text."""
     while content := content.strip():
         try:
             value, end = json.JSONDecoder().raw_decode(content)
@@ -85,16 +83,14 @@ def _objects(content: str) -> Iterator[dict[str, Any]]:
 class Trajectory:
     """One episode. `sources` are stored message ids; `handles` maps m1, m2, ... to such ids.
     `usage` has the fields of `Usage`; `seconds` has total, model and tools; `error` has kind and
-    message. `cost_usd` is None if the price is unknown. `call_seconds` lists the seconds of each
-    turn's call, None without a call; `finished` says why its message ended, and `served` lists the
-    models that answered, as the provider names them. `retries` counts failed calls that were
-    repeated. `started_at` is ISO 8601 in UTC. `verdict` is the deciding one, `other_verdicts` has
-    those of further judges in order. `score` says how sure the policy was of its answer, if it has
-    a score. `repeat` counts from 0 if a question is asked several times. `question` is its golden
-    row, for readers without the questions' file. `events` has one entry for each tool call: turn
-    (from 1) and tool, then its error, or its arguments with what it found, read or cited (stored
-    message ids), and its notes; `whole` lists the mails that a search showed whole. A message
-    without a call is an event of tool ""."""
+    message. `cost_usd` is None if the price is unknown. `call_seconds`, `finished` (why the message
+    ended) have an entry per turn; `served` lists the models that answered, by the provider's names.
+    `retries` counts repeated calls. `started_at` is ISO 8601 in UTC. `verdict` is the deciding one,
+    `other_verdicts` those of further judges. `score` is the policy's confidence, if it has one.
+    `repeat` counts from 0 if a question is asked several times. `question` is its golden row.
+    `events` has an entry per tool call, or per message without one (tool ""): turn (from 1) and
+    tool, then its error, or its arguments with what it found, read or cited (stored message ids),
+    and its notes; `whole` lists the mails that a search showed whole."""
 
     run_id: str
     episode_id: str
@@ -128,26 +124,25 @@ class Trajectory:
 
     @property
     def mails_read(self) -> list[str]:
-        """The mails that were read, or shown whole by a search."""
-        whole = (
-            each.get("whole", [each["read"]] if "read" in each else ()) for each in self.events
-        )
-        return list(dict.fromkeys(itertools.chain.from_iterable(whole)))
+        events = self.events
+        mails = (each.get("whole", [each["read"]] if "read" in each else ()) for each in events)
+        return list(dict.fromkeys(itertools.chain.from_iterable(mails)))
 
     def to_line(self) -> str:
         return compact_json(asdict(self))
 
     @classmethod
     def from_line(cls, line: str) -> Self:
-        """The trajectory of one line. Raises `ValueError` for another schema or odd numbers."""
+        """Return the trajectory of a line. Raises `ValueError` for another schema or odd
+        numbers."""
         try:
             row = json.loads(line)
             if not isinstance(row, dict) or row.get("schema") != SCHEMA:
                 raise ValueError(f"not a line of {SCHEMA}")
-            read = cls(**row)
-            numbers = [*read.usage.values(), *read.seconds.values(), read.cost_usd or 0]
+            trajectory = cls(**row)
+            numbers = (*row["usage"].values(), *row["seconds"].values(), row["cost_usd"] or 0)
             if not all(0 <= each < 1e15 for each in numbers):
                 raise ValueError("impossible numbers")
         except (AttributeError, RecursionError, TypeError) as error:
             raise ValueError(str(error)) from None
-        return read
+        return trajectory

@@ -30,7 +30,7 @@ from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep,
 from art_e.models.providers import KNOWN
 from art_e.publish import public_name
 from art_e.question import Question
-from art_e.runs import Run, held, read_trajectories, runs_of
+from art_e.runs import Run, locked_run, read_trajectories, runs_of
 from art_e.storage import AppendLog, whole_lines
 from art_e.text import digest, prompt_text, toml_table
 from art_e.tools import WHOLE_VIEW, View
@@ -83,7 +83,7 @@ def find_unfinished(config: BenchmarkConfig, parent: Path, out: Path | None) -> 
     `UserError`, naming the differences, if it has another configuration."""
     unfinished = (run for run in runs_of("eval", parent) if not run.complete)
     run = next(unfinished, None) if out is None else Run(out)
-    if run is None or not run.begun:
+    if run is None or not run.started:
         return None
     old, new = run.config, config.model_dump(mode="json")
     as_json = partial(json.dumps, ensure_ascii=False)
@@ -306,7 +306,7 @@ def run_benchmark(
 
     hosted = any(kind_of(each.policy.model) == "hosted" for each in entrants)
     open_turns = AppendLog(run.folder / _TURNS) if hosted else nullcontext()
-    with held(run), run.log() as log, open_turns as turns_log:
+    with locked_run(run), run.log() as log, open_turns as turns_log:
         turns = stored_turns(run)
         episodes = stored_episodes(run, questions)
         done = {key for key, scored in episodes.items() if scored.measured}
@@ -327,7 +327,7 @@ def rejudge(
     """Judge a run's answers again, into `run`. Raises `UserError` if an inbox is missing."""
     metrics, names = source.metrics, ("concurrency", "not_asked")
     facts = {name: {key: row[key] for key in names} for name, row in metrics["models"].items()}
-    with held(run), run.log() as log:
+    with locked_run(run), run.log() as log:
 
         async def judge_again(scored: Scored) -> Scored:
             bare = replace(scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[])

@@ -103,7 +103,7 @@ class Command(NamedTuple):
         """Run the command, or resume it. Raises `UserError` if it fails or is cut short."""
         run = Run(out / self.name)
         if not run.complete:
-            words = [*self.words, *(["--resume"] if run.begun else [])]
+            words = [*self.words, *(["--resume"] if run.started else [])]
             note(f"{self.name}: {shlex.join(['art-e', *words])}")
             if run_art_e(words, out):
                 raise UserError(f"{self.name} failed, see above; run this again to resume")

@@ -223,9 +223,9 @@ def roll_out(
             room = form.episode_tokens - len(transcript.ids)
             context = tokens.between(observations, cut=cut)
             if len(context) + spare > room:
-                context = tokens.between(episode.last_turn(shown=True), cut=cut)
+                context = tokens.between(episode.last_turn(keep=True), cut=cut)
             if len(context) + form.turn_tokens > room:
-                context = tokens.between(episode.last_turn(shown=False), cut=cut)
+                context = tokens.between(episode.last_turn(keep=False), cut=cut)
             if len(context) + form.turn_tokens > room:  # several calls in a full turn
                 episode.cut_off()
             else:

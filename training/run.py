@@ -24,7 +24,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import compact_json
 from art_e.models.checkpoint import CHECKPOINTS, EPISODE, METRICS
 from art_e.question import SPLITS
-from art_e.runs import Run, held, start_run
+from art_e.runs import Run, locked_run, start_run
 from art_e.storage import AppendLog, append_line, whole_lines, write_whole
 from art_e.text import cut_line
 from evals.hacking import detect
@@ -406,7 +406,7 @@ def opened(
         if processes.leads:
             name, config = f"{setting.kind}-{setting.recipe.name}", _config(setting)
             run = _resumable(config, out) if resume else start_run(name, config, parent, out)
-            stack.enter_context(held(run))
+            stack.enter_context(locked_run(run))
             newest = newest_checkpoint(run.folder)
             state = json.loads((newest / STATE).read_text("utf-8")) if newest else {}
             _forget(run, _step_of(newest) if newest else -1)
@@ -434,7 +434,7 @@ def _config(setting: Setting) -> dict[str, Any]:
 
 
 def _resumable(config: dict[str, Any], out: Path | None) -> Run:
-    if out is None or not (run := Run(out)).begun:
+    if out is None or not (run := Run(out)).started:
         raise UserError("no run to resume: name its folder with --out, or leave out --resume")
     if run.complete:
         raise UserError(f"{out} is complete; name a new folder with --out")

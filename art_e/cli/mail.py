@@ -15,7 +15,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
-from art_e.inbox.query import OPERATORS, Filter, Query, joined, parse_query
+from art_e.inbox.query import OPERATORS, Filter, Query, join_arguments, parse_query
 from art_e.inbox.snippet import pattern_of, searchable
 from art_e.inbox.tokenizer import WORD, fold, is_unspaced, language_of, search_words, stems
 from art_e.quotations import added_mails
@@ -207,7 +207,7 @@ def query_from_args(words: list[str], today: dt.date | None) -> Query:
     """Parse the query in a command line, where words that begin with "-" are part of it."""
     if unknown := [each for each in words if each.startswith("--")]:
         raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
-    return parse_typed_query(joined(words), today)
+    return parse_typed_query(join_arguments(words), today)
 
 
 def parse_typed_query(text: str, today: dt.date | None) -> Query:

@@ -27,7 +27,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from art_e import __version__
-from art_e.children import import_nothing_here
+from art_e.children import exclude_working_directory
 from art_e.cli.output import interrupted, note, one_line, print_line, recording_interrupts
 from art_e.errors import EVAL_EXTRA, UserError, install_command
 from art_e.privacy import loopback_directly, redact
@@ -223,7 +223,7 @@ def start(
 
 def run() -> None:
     """Run the `art-e` script."""
-    import_nothing_here()
+    exclude_working_directory()
     codes = list[Any]()
     atexit.register(_exit_at_once, codes)  # registered first, so that it runs last
     try:

@@ -100,7 +100,7 @@ def _thread_page(whole: tools.Tools, mails: Sequence[Email], number: int) -> dic
     """Return a page of a conversation, of whole mails; very long mails are cut."""
     pages: list[list[dict[str, Any]]] = [[]]
     for email in added_mails(mails):
-        fields = whole.shown(email).content
+        fields = whole.show(email).content
         if pages[-1] and len(json.dumps([*pages[-1], fields])) > PAGE_CHARS:
             pages.append([])
         pages[-1].append(fields)

@@ -126,7 +126,7 @@ def _call_model(conversation: Conversation, mails: Sequence[Email], model: str) 
         output.note(notice)
     tools = Tools(conversation.inbox)
     numbered = enumerate(mails, 1)
-    rows = ({**tools.shown(mail).content, "message_id": str(number)} for number, mail in numbered)
+    rows = ({**tools.show(mail).content, "message_id": str(number)} for number, mail in numbered)
     template = Template(prompt_text("art_e", "summarize"))
     system = template.substitute(inbox_address=conversation.inbox.address)
     texts = {"system": system, "user": "\n".join(map(observation_json, rows))}

@@ -1,8 +1,8 @@
 """The inbox file, opened for reading.
 
-One `InboxFile` serves all threads of a process (each gets its own cursor: a connection shared by
-threads returns wrong rows), and many processes may open the same file. It is read-only, and DuckDB
-can reach no other file and no network. `Inbox` does the searching."""
+One `InboxFile` serves all threads of a process, each with its own cursor (a shared connection
+returns wrong rows), and many processes may open a file. It is read-only, and DuckDB can reach no
+other file and no network. `Inbox` does the searching."""
 
 import contextlib
 import datetime as dt
@@ -67,8 +67,8 @@ class InboxFile:
         self.meta: dict[str, str] = {}
         with contextlib.suppress(duckdb.Error):
             self.meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
-        wanted = {"schema_version": SCHEMA_VERSION, "tokenizer": TOKENIZER, "complete": "true"}
-        if wanted.items() - self.meta.items():
+        required = {"schema_version": SCHEMA_VERSION, "tokenizer": TOKENIZER, "complete": "true"}
+        if required.items() - self.meta.items():
             self.close()
             raise UserError(
                 f"{path} is not a complete inbox file of this version; rebuild it with: {rebuild}"
@@ -96,33 +96,34 @@ class InboxFile:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The counts of mail read, stored and dropped, as `art-e ingest --json` printed them."""
+        """Return the counts of mail read, stored and dropped, as `art-e ingest --json` prints
+        them."""
         return dict(json.loads(self.meta["counts"]))
 
     @property
     def digest(self) -> str:
-        """What tells files of different mail apart, wherever they lie."""
+        """Return the hash of the file's mail, which does not depend on its place."""
         return str(self.meta["digest"])
 
     def open_inbox(self, address: str, as_of: dt.date | None = None) -> Inbox:
-        """The inbox of one address up to and including the day `as_of` (None: all mail). Raises
-        `UserError`, naming the nearest addresses, if the address has no mail."""
-        wanted = address.strip().lower()
+        """Return the inbox of an address up to and including the day `as_of` (None: all mail).
+        Raises `UserError` with the nearest addresses if the address has no mail."""
+        owner = address.strip().lower()
         sql = statement("addresses_of", parties=self._parties)
-        rows = self.execute(sql, [wanted]).fetchall()
+        rows = self.execute(sql, [owner]).fetchall()
         mail = self._slice(tuple(address_id for (address_id,) in rows)) if rows else None
         if mail is None or not len(mail.ids):
-            nearest = self.execute(statement("nearest"), [wanted]).fetchall()
+            nearest = self.execute(statement("nearest"), [owner]).fetchall()
             near = ", ".join(address for (address,) in nearest)
             also = f"; nearest: {near} (art-e inboxes lists them)" if near else ": it holds no mail"
-            raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{also}")
-        return Inbox(self.execute, mail, self._vocabulary, wanted, as_of)
+            raise UserError(f"no inbox {owner[:80]!r} in {self.path}{also}")
+        return Inbox(self.execute, mail, self._vocabulary, owner, as_of)
 
     def inbox_of(self, question: "Question") -> Inbox:
         return self.open_inbox(question.inbox_address, question.query_date)
 
     def _slice(self, address_ids: tuple[int, ...]) -> Slice:
-        """The addresses' mail, shared by open inboxes while it is among the last used."""
+        """Return the addresses' mail, which open inboxes share while it is among the last used."""
         with self._lock:
             mail = self._slices.pop(address_ids, None)
         # Read outside the lock: if two threads read at once, one result is kept.
@@ -135,7 +136,7 @@ class InboxFile:
 
     @property
     def cached_bytes(self) -> int:
-        """About the memory of the shared mail; open inboxes may hold more."""
+        """Return about the memory of the shared mail; open inboxes may hold more."""
         return sum(mail.nbytes for mail in self._slices.values())
 
     def owners(self) -> list[str]:
@@ -146,6 +147,5 @@ class InboxFile:
         return dict(self.execute(statement("people")).fetchall())
 
     def inboxes(self, limit: int | None = None) -> list[InboxSummary]:
-        most = limit if limit is not None else 2**31
-        rows = self.execute(statement("inboxes"), [most]).fetchall()
+        rows = self.execute(statement("inboxes"), [2**31 if limit is None else limit]).fetchall()
         return [InboxSummary(*row) for row in rows]

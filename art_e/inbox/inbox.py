@@ -3,9 +3,9 @@
 An `Inbox` is a view of its address's `Slice` that ends with its `as_of`. Every search, read and
 filter goes through it, so another inbox's mail and mail from the future are "not found" by
 construction. The ranking is that of `search_inbox` in macros.sql: BM25 over this inbox alone, times
-0.5 + 0.5 x share of words matched, newest first among equals; of mails that say the same (sender,
-subject, body and attachments) the first alone. Points are whole numbers, so that both give the same
-order. Threads may share an inbox: its caches only grow."""
+0.5 + 0.5 x share of words matched, newest first among equals. Of mails that say the same (sender,
+subject, body and attachments) only the first is shown. Points are whole numbers, so that Python and
+SQL give the same order. Threads may share an inbox: its caches only grow."""
 
 import contextlib
 import datetime as dt
@@ -26,8 +26,7 @@ from art_e.inbox.slice import Named, Postings, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import SAMPLE_CHARS, forms, language_of, search_words, stems, words
 
-# One search at a time: threads that alternate within a search, whenever NumPy releases the
-# interpreter's lock, are slower together.
+# Serialize searches: interleaved threads are slower than one after the other.
 _TURN = threading.Lock()
 
 _SPELLED = 5  # letters: a shorter word is near too many others
@@ -87,32 +86,31 @@ class Inbox:
         max_results: int = 10,
         snippets: bool = True,
     ) -> list[Hit]:
-        """The mails that match best, best first.
+        """Return the mails that match best, best first.
 
         A keyword of several words counts as its words; a mail needs one of them. Without keywords
-        all mails that pass the filters match, newest first. `from_addr` and `to_addr` (To, Cc and
-        Bcc) match, in any case, if each of their parts occurs in the address or in a name that
-        this inbox's mail up to its day gives it; blank ones filter nothing. `sent_after` is
-        inclusive, `sent_before` exclusive; a mail's day is that of its own zone. `query` has more
-        filters. With `all_words` a mail needs every word, and the newest come first. Without
-        `snippets` hits have none."""
+        all mails that pass the filters match, newest first. `from_addr` and `to_addr` (To, Cc, Bcc)
+        match, in any case, if each of their parts is in the address or in a name that this inbox's
+        mail gives it; blank ones filter nothing. `sent_after` is inclusive, `sent_before`
+        exclusive, in the mail's own zone. `query` has more filters. With `all_words` a mail needs
+        every word, and the newest come first."""
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
         named: dict[str, list[str]] = {}  # of each stem its words' stems in all languages
-        wanted_words = search_words(keywords)
-        for word, stem in zip(wanted_words, stems(wanted_words), strict=True):
+        distinct = search_words(keywords)
+        for word, stem in zip(distinct, stems(distinct), strict=True):
             by_stem[stem] = min(word, by_stem.get(stem, word))
             named[stem] = [*named.get(stem, []), *stems(forms(word))]
         ids = self._vocabulary.term_ids(itertools.chain(*named.values()))
-        known = {stem: sorted(ids.keys() & listed) for stem, listed in named.items()}
-        terms = {stem: listed for stem, listed in known.items() if listed}
+        indexed = {stem: sorted(ids.keys() & listed) for stem, listed in named.items()}
+        terms = {stem: listed for stem, listed in indexed.items() if listed}
         with _TURN if self._mail.begin_search() else contextlib.nullcontext():
-            found = self._scored([tuple(ids[each] for each in some) for some in terms.values()])
+            scored = self._scored([tuple(ids[each] for each in some) for some in terms.values()])
             if by_stem and not all_words:
-                candidates, points = _ranked(found, len(by_stem))
+                candidates, points = _ranked(scored, len(by_stem))
             else:
-                holders = [np.arange(self._size), *(each.positions for each in found)]
+                holders = [np.arange(self._size), *(each.positions for each in scored)]
                 # A word that the vocabulary lacks is in no mail.
-                holders += [_NONE] * (len(by_stem) - len(found))
+                holders += [_NONE] * (len(by_stem) - len(scored))
                 candidates = reduce(np.intersect1d, holders)
                 points = np.zeros_like(candidates)
             masks: list[Mask] = []
@@ -129,14 +127,14 @@ class Inbox:
                 candidates, points = candidates[allowed], points[allowed]
             best = self._best(candidates, points, max_results)
             holding = {
-                stem: _among(best.positions, each.positions).tolist()
-                for stem, each in zip(terms, found, strict=True)
+                stem: _among(best.positions, positions).tolist()
+                for stem, (positions, _) in zip(terms, scored, strict=True)
             }
             return self._hits(best, by_stem, terms, holding, snippets)
 
     def spelling(self, word: str) -> str | None:
-        """The stem that is one letter off a word which no mail of this inbox has; the one of most
-        mails. None if the word is in a mail, is short or no word of letters, or nothing is near."""
+        """Return the stem, one letter off, that most mails have, for a word that no mail has. None
+        if a mail has the word, if it is short or not a word of letters, or if no stem is near."""
         stem, ids = stems([word])[0], self._vocabulary.term_ids(stems(forms(word)))
         is_held = ids and len(self._scored([tuple(ids.values())])[0].positions)
         if is_held or len(word) < _SPELLED or not (word.isascii() and word.isalpha()):
@@ -146,7 +144,8 @@ class Inbox:
         return max((each for each in held if each[0]), default=(0, None))[1]
 
     def read(self, message_id: str) -> Email | None:
-        """The mail with this id, or whose dropped copy has it; None: not in this inbox."""
+        """Return the mail with this id, or whose dropped copy has it; None if the inbox lacks
+        it."""
         return self.read_many([message_id])[0]
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
@@ -155,7 +154,7 @@ class Inbox:
         return [None if at is None else next(mails) for at in positions]
 
     def files(self, message_id: str) -> list[AttachedFile]:
-        """The files attached to a mail, in its order; none if this inbox lacks the mail."""
+        """Return the files attached to a mail, in its order; none if this inbox lacks the mail."""
         [position] = self._positions([message_id])
         if position is None:
             return []
@@ -167,12 +166,12 @@ class Inbox:
         return files
 
     def unread_files(self) -> dict[str, int]:
-        """Count the attached files whose text is not in this inbox, or not whole, by the reason."""
+        """Count the attached files whose text is missing from this inbox, at least in part, by
+        reason."""
         ids = self._mail.ids[: self._size].tolist()
         return dict(self._execute(statement("unread_files"), [ids]).fetchall())
 
     def thread(self, message_id: str) -> list[Email]:
-        """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""
         [position] = self._positions([message_id])
         places = [] if position is None else self._threads_of([position])[position]
         return self._mail.mails(places)
@@ -189,12 +188,13 @@ class Inbox:
         return threads
 
     def canonical_id(self, message_id: str) -> str | None:
-        """The id under which this inbox stores the mail; None: it is not in this inbox."""
+        """Return the id under which this inbox stores the mail, or None if it lacks it."""
         [position] = self._positions([message_id])
         return None if position is None else self._mail.rows([position])[0][0]
 
     def ids_beginning(self, beginning: str) -> list[str]:
-        """The ids of the mails that have, or whose dropped copies have, an id that begins so."""
+        """Return the ids of mails that have, or whose dropped copies have, an id with this
+        beginning."""
         named = self._mail.named_from(f"<{beginning.strip().lstrip('<')}").values()
         positions = {at for at in map(self._first, named) if at is not None}
         return [row[0] for row in self._mail.rows(sorted(positions))]
@@ -207,22 +207,22 @@ class Inbox:
         return list(map(self._first, self._mail.named(names)))
 
     def _first(self, named: Sequence[Named]) -> int | None:
-        """The first of the mails of an id whose id was known by the inbox's day."""
+        """Return the first of an id's mails whose id was known by the inbox's day."""
         return next((position for position, sent in named if sent < self._end), None)
 
     def copies(self, message_id: str) -> list[str]:
-        """The ids of the mails of this inbox that say the same as a mail, its own too."""
+        """Return the ids of this inbox's mails that say the same as a mail, its own too."""
         [position] = self._positions([message_id])
         same = [] if position is None else self._same([position])[0].nonzero()[0].tolist()
         return [row[0] for row in self._mail.rows(same)]
 
     def _same(self, positions: list[int]) -> Mask:
-        """For each position, which of the inbox's mails say the same."""
+        """Return a row for each position: which of the inbox's mails say the same."""
         content = self._mail.content[: self._size]
         return np.equal(content[positions, np.newaxis], content)
 
     def _best(self, candidates: Numbers, points: Numbers, count: int) -> _Scored:
-        """What `_largest` gives of the candidates without all copies but the first."""
+        """Return the best candidates as `_largest` does, only the first of copies."""
         best = _largest(candidates, points, fetched := count)
         while True:
             _, firsts = np.unique(self._mail.content[best.positions], return_index=True)
@@ -232,7 +232,7 @@ class Inbox:
             best = _largest(candidates, points, fetched := 2 * fetched)
 
     def _holding(self, stem: str) -> Numbers:
-        """The positions of a stem; of letters and "*", of all words that begin with the letters."""
+        """Return the positions of a stem; with "*" at its end, of all words that begin so."""
         if stem.endswith("*"):
             sql = "SELECT DISTINCT term_id FROM terms WHERE starts_with(word, ?) ORDER BY term_id"
             terms = tuple(term_id for (term_id,) in self._execute(sql, [stem[:-1]]).fetchall())
@@ -241,7 +241,9 @@ class Inbox:
         return self._scored([terms])[0].positions if terms else _NONE
 
     def _scored(self, words: list[tuple[int, ...]]) -> list[_Scored]:
-        """Where each word occurs, given by its terms, and the points it gives there."""
+        """Return where each word occurs, and its BM25 points there (Robertson and Zaragoza, 2009):
+        idf x frequency x (k1 + 1) / (frequency + k1 x (1 - b + b x length / mean length)), where
+        idf is log(1 + (mails - holding + 0.5) / (holding + 0.5)). A word is given by its terms."""
         new = [each for each in words if each not in self._points]
         listed = [term_id for term_ids in new for term_id in term_ids]
         postings = iter(self._mail.postings(listed) if listed else ())
@@ -264,8 +266,8 @@ class Inbox:
         holding: dict[str, list[bool]],
         snippets: bool,
     ) -> list[Hit]:
-        """A hit for each mail of `best`; `holding` has, for each stem, which of them have it, and
-        `terms` its words' stems in other languages."""
+        """Return a hit for each mail of `best`; `holding` says which of them have each stem,
+        `terms` are its words' stems in other languages."""
         whole = max(2 * POINTS * len(by_stem), 1)
         positions = best.positions.tolist()
         bulk = self._mail.bulk[best.positions].tolist()
@@ -278,22 +280,22 @@ class Inbox:
             missing = tuple([word for stem, word in by_stem.items() if stem not in present])
             message_id, sent_at, utc_offset, address, name, subject, body, *_ = row
             mark = language_of(words(body[:SAMPLE_CHARS])) or " "
-            own = [each for stem in present for each in terms[stem] if each.endswith(mark)]
+            marked = [word for stem in present for word in terms[stem] if word.endswith(mark)]
             folded = self._mail.folded.get(position)
-            snippet = cut_snippet(body, present + own, folded) if snippets else ""
+            snippet = cut_snippet(body, present + marked, folded) if snippets else ""
             self._seen[message_id] = position
             date, sender = in_zone(sent_at, utc_offset), Mailbox(address, name)
-            shown = message_id, date, sender, subject, snippet, points / whole, missing
-            hits.append(Hit(*shown, bulk[at], copies[at], body))
+            fields = message_id, date, sender, subject, snippet, points / whole, missing
+            hits.append(Hit(*fields, bulk[at], copies[at], body))
         return hits
 
 
-def _ranked(found: list[_Scored], wanted: int) -> _Scored:
-    """Positions that have one of the words, ascending, and their points."""
-    if len(found) == 1:
-        return _Scored(found[0].positions, found[0].points * (wanted + 1))
+def _ranked(scored: list[_Scored], count: int) -> _Scored:
+    """Return the positions with one of the words, ascending, and their points."""
+    if len(scored) == 1:
+        return _Scored(scored[0].positions, scored[0].points * (count + 1))
     # Sorting a few ascending runs is quicker than adding into an array of the whole inbox.
-    positions = np.concatenate([_NONE, *(each.positions for each in found)])
+    positions = np.concatenate([_NONE, *(each.positions for each in scored)])
     if not len(positions):
         return _Scored(_NONE, _NONE)
     order = positions.argsort(kind="stable")
@@ -302,15 +304,15 @@ def _ranked(found: list[_Scored], wanted: int) -> _Scored:
     is_first[0] = True
     np.not_equal(positions[1:], positions[:-1], out=is_first[1:])
     (firsts,) = is_first.nonzero()
-    total = np.add.reduceat(np.concatenate([each.points for each in found]).take(order), firsts)
+    total = np.add.reduceat(np.concatenate([each.points for each in scored]).take(order), firsts)
     matched = np.empty_like(firsts)
     np.subtract(firsts[1:], firsts[:-1], out=matched[:-1])
     matched[-1] = len(positions) - firsts[-1]
-    return _Scored(positions.take(firsts), total * (wanted + matched))
+    return _Scored(positions.take(firsts), total * (count + matched))
 
 
 def _largest(candidates: Numbers, points: Numbers, count: int) -> _Scored:
-    """The `count` candidates with most points, best first, the newest among equals."""
+    """Return the `count` candidates with most points, best first, the newest among equals."""
     if len(candidates) > 4 * count:
         parted = points.copy()  # mails below the last place's points can't be among the best
         parted.partition(-count)
@@ -322,7 +324,7 @@ def _largest(candidates: Numbers, points: Numbers, count: int) -> _Scored:
 
 
 def _union(postings: list[Postings]) -> Postings:
-    """Where one of several terms occurs, and how often there the most frequent."""
+    """Return where one of several terms occurs, and there the largest of their frequencies."""
     if len(postings) == 1:
         return postings[0]
     positions, places = np.unique(np.concatenate([at for at, _ in postings]), return_inverse=True)

@@ -33,7 +33,7 @@ class Mailbox(NamedTuple):
 
     @property
     def indexed(self) -> str:
-        """What is indexed of a sender: the name, or else the address up to the "@"."""
+        """Return the sender's indexed text: the name, or else the address before the "@"."""
         return self.name or self.address.partition("@")[0]
 
 
@@ -42,8 +42,8 @@ _ENRON = ".JavaMail.evans@thyme>"
 
 
 def format_date(date: dt.datetime | None, message_id: str = "") -> str:
-    """A mail's date as all outputs show it: ISO 8601 with its zone, to the minute; the day alone of
-    Enron's mail, whose time of day can't be relied on."""
+    """Return a date as all outputs show it: ISO 8601 with its zone, to the minute; for Enron's
+    mail, whose time of day is unreliable, only the day."""
     if date is None:
         return "unknown"
     text = date.isoformat(timespec="minutes").replace("+00:00", "Z")
@@ -51,16 +51,15 @@ def format_date(date: dt.datetime | None, message_id: str = "") -> str:
 
 
 def in_zone(sent_at: dt.datetime | None, utc_offset: int) -> dt.datetime | None:
-    """A naive UTC date in the zone that is `utc_offset` minutes ahead of UTC."""
+    """Return a naive UTC date in the zone that is `utc_offset` minutes ahead of UTC."""
     return sent_at and sent_at.replace(tzinfo=dt.UTC).astimezone(
         dt.timezone(dt.timedelta(minutes=utc_offset))
     )
 
 
 class Hit(NamedTuple):
-    """A mail that a search found; `missing` lists the words that it lacks, `date` has its zone,
-    `bulk`: it went to many, or is an automatic reply. `copies` counts the mails of the inbox that
-    say the same, itself too. `body` is the mail's."""
+    """A mail that a search found. `missing` lists the words that it lacks. `bulk`: it went to many,
+    or is an automatic reply. `copies` counts the mails that say the same, itself too."""
 
     message_id: str
     date: dt.datetime | None
@@ -88,8 +87,8 @@ class Hit(NamedTuple):
 
 
 class AttachedFile(NamedTuple):
-    """A file attached to a mail: its name, type and charset as declared; `data` None was not kept.
-    `unread` says why its text is not in the mail, or not all of it."""
+    """A file attached to a mail: its name, type and charset as declared; `data` None was not
+    stored. `unread` says why its text is missing from the mail, at least in part."""
 
     name: str
     kind: str
@@ -100,8 +99,8 @@ class AttachedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """A whole mail. `date` is in the zone in which it was sent, None if unknown. `labels` are
-    those of its owner's mailbox, and nobody else's to see."""
+    """A whole mail. `date` is in the zone in which it was sent, None if unknown. `labels` are the
+    owner's and are shown only to the owner."""
 
     message_id: str
     date: dt.datetime | None

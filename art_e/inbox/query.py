@@ -1,10 +1,10 @@
 """The query language that people type, here and in every command and page that searches.
 
-    lease from:(ann OR bob) "move date" -draft after:2024-03-01 {has:attachment older_than:2w}
+lease from:(ann OR bob) "move date" -draft after:2024-03-01 {has:attachment older_than:2w}
 
-Words are ranked, and a mail needs one of them. Everything else filters: "phrases", operators, word*
-and `-`, which excludes. Filters hold together; `OR` between two lets one of them do, and so do the
-brackets {a b}; (a b) hold together. What is not understood is an error and never searched for."""
+Words are ranked, and a mail needs one of them. All else filters: "phrases", operators, word* and
+`-`, which excludes. Filters must all hold; of those joined by `OR` or in {a b} one is enough. Text
+that is not understood is an error."""
 
 import calendar
 import contextlib
@@ -48,7 +48,8 @@ _LETTER, _GAP = r"[^\W_]", r"[\W_]+"
 
 
 class Filter(NamedTuple):
-    """An operator of `OPERATORS`, "word", "phrase" or "prefix" with its value; or their join."""
+    """An operator of `OPERATORS`, "word", "phrase" or "prefix" with its value; or a join of
+    parts."""
 
     operator: str
     value: str = ""
@@ -56,14 +57,13 @@ class Filter(NamedTuple):
 
     @property
     def together(self) -> "Iterator[Filter]":
-        """The parts that must all hold."""
         if self.operator == "and" or (self.operator == "or" and len(self.parts) == 1):
             return itertools.chain(*(each.together for each in self.parts))
         return iter([self])
 
     @property
     def needed(self) -> list[str]:
-        """The words of which each mail that passes has one; none if a mail passes without."""
+        """Return words of which each passing mail has one; none if a mail passes without."""
         if self.operator in ("word", "phrase"):
             return [self.value]
         lists = [] if self.operator == "not" else [each.needed for each in self.parts]
@@ -71,13 +71,13 @@ class Filter(NamedTuple):
 
     @property
     def junk(self) -> bool:
-        """Whether it asks for mail that is left out otherwise: spam, trash or drafts."""
+        """Return True if it asks for mail that is otherwise left out: spam, trash or drafts."""
         reaches = any(each.junk for each in self.parts) and self.operator != "not"
         return reaches or (self.operator == "in" and self.value in _LEFT_OUT)
 
 
 class Query(NamedTuple):
-    """A parsed query: the words to rank by, what else must hold, and whether it asks for junk."""
+    """A parsed query: the words to rank by, the filter, and whether it asks for junk."""
 
     words: list[str]
     filter: Filter
@@ -85,8 +85,8 @@ class Query(NamedTuple):
 
 
 def parse_query(text: str, today: dt.date) -> Query:
-    """The query in `text`; relative days count from `today`. A day of several words needs no
-    quotes. Raises `UserError` for what is not understood, such as an unknown operator."""
+    """Return the query in `text`; relative days count from `today`. A day of several words needs no
+    quotes. Raises `UserError` for invalid text, such as an unknown operator."""
 
     def quoted_day(match: re.Match[str]) -> str:
         return match[0] if day_of(match[2], today) is None else f'{match[1]}"{match[2]}"'
@@ -100,9 +100,9 @@ def parse_query(text: str, today: dt.date) -> Query:
     return Query(whole.needed, Filter("and", parts=filters), whole.junk)
 
 
-def joined(arguments: Sequence[str]) -> str:
-    """The query of a command line's arguments, whose quotes the shell has taken: of several, what
-    stands behind an operator is one value; a single one is the whole query."""
+def join_arguments(arguments: Sequence[str]) -> str:
+    """Join a command line's arguments, from which the shell took the quotes, to a query. If there
+    are several, the text after an operator is one value; a single one is the whole query."""
     if len(arguments) == 1:
         return arguments[0]
     return " ".join(_UNQUOTED.sub(r'\1"\2"', each) for each in arguments)
@@ -111,8 +111,8 @@ def joined(arguments: Sequence[str]) -> str:
 def _read(
     tokens: Iterator[re.Match[str]], today: dt.date, opening: str = "", field: str = ""
 ) -> Filter:
-    """The filter up to the bracket that closes `opening`, before which `field` stands. `OR` binds
-    tighter than a space or `AND`."""
+    """Return the filter up to the bracket that closes `opening`, after the operator `field`. `OR`
+    binds tighter than a space or `AND`."""
     groups: list[list[Filter]] = []
     closing, after_or = None, False
     for token in tokens:
@@ -139,7 +139,7 @@ def _read(
 def _part(
     token: re.Match[str], tokens: Iterator[re.Match[str]], today: dt.date, field: str
 ) -> Filter | None:
-    """A word, phrase, value or bracket, behind which `tokens` follow; None: punctuation."""
+    """Return a word, phrase, value or bracket, continued by `tokens`; None for punctuation."""
     minus, name, quoted, bracket, word, _ = token.groups()
     if name and field:
         raise UserError(f"the brackets behind {field}: hold words, not {name}:; close them first")
@@ -158,7 +158,7 @@ def _part(
 
 
 def _kind(word: str) -> str:
-    """Whether letters and "*" stand for the beginning of a word, where words have beginnings."""
+    """Return "prefix" for a beginning and "*", in scripts with spaces, else "word"."""
     if (unknown := _UNKNOWN.match(word)) is not None:
         raise _unknown(unknown[0])
     last = words(word)[-1]
@@ -175,7 +175,7 @@ def _unknown(name: str) -> UserError:
 
 
 def _checked(name: str, value: str, today: dt.date) -> str:
-    """The value as `Filter` has it: days and ages as days in ISO form."""
+    """Return the value as `Filter` has it: days and ages as days in ISO form."""
     if not (words(value) if name == "list" else value.strip()):
         raise UserError(f"{name}: has no value; write {name}:VALUE without a space")
     if name in _CHOICES:
@@ -185,12 +185,12 @@ def _checked(name: str, value: str, today: dt.date) -> str:
         return chosen
     if name in ("older_than", "newer_than"):
         if (age := re.fullmatch(r"(\d{1,5})([dwmy])", value)) is None:
-            raise UserError(f"{name}:{value} is no age; write a number with d, w, m or y: 3w")
+            raise UserError(f"{name}:{value} is not an age; write a number with d, w, m or y: 3w")
         return _before(today, int(age[1]), age[2]).isoformat()
     if name in ("after", "before", "on"):
         if (day := day_of(value, today)) is None:
             raise UserError(
-                f'{name}:{value} is no day; write 2024-03-31, 2024-03, yesterday, "last monday",'
+                f'{name}:{value} is not a day; write 2024-03-31, 2024-03, yesterday, "last monday",'
                 ' "3 days ago" or "march 2024"'
             )
         return day.isoformat()
@@ -198,7 +198,7 @@ def _checked(name: str, value: str, today: dt.date) -> str:
 
 
 def _before(day: dt.date, count: int, unit: str) -> dt.date:
-    """The day so many days, weeks, months or years before; at the earliest the first of all."""
+    """Return the day `count` units earlier, clamped to date.min."""
     if unit in "dw":
         ordinal = day.toordinal() - count * (7 if unit == "w" else 1)
         return dt.date.fromordinal(max(1, ordinal))
@@ -213,8 +213,8 @@ _UNITS = "day|week|month|year"
 
 
 def day_of(text: str, today: dt.date) -> dt.date | None:
-    """The day that a person names, the first of a month or a year; None if it isn't one. A weekday
-    is the last one before `today`, a month without a year the latest such month."""
+    """Return the day that a person names, the first of a month or a year; None if it is not one. A
+    weekday is the last one before `today`, a month without a year the latest such month."""
     plain = " ".join(text.casefold().split())
     if ago := re.fullmatch(rf"(?:(\d{{1,5}}) ({_UNITS})s? ago|last ({_UNITS}))", plain):
         return _before(today, int(ago[1] or 1), (ago[2] or ago[3])[0])
@@ -235,7 +235,7 @@ def day_of(text: str, today: dt.date) -> dt.date | None:
 
 
 def _place(name: str, names: Iterable[str]) -> int | None:
-    """The place of a name, whole or its first three letters, among `names`."""
+    """Return the index of a name, whole or its first three letters, in `names`."""
     listed = [each.lower() for each in names]
     return next((n for n, each in enumerate(listed) if each and name in (each, each[:3])), None)
 
@@ -244,7 +244,7 @@ def _place(name: str, names: Iterable[str]) -> int | None:
 
 
 def passing(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
-    """Which of the first `size` mails pass; `holding` gives the positions of a stem or `stem*`."""
+    """Return which of the first `size` mails pass; `holding` finds a stem or `stem*`."""
     name, value = part.operator, part.value
     every: Mask = np.ones(size, dtype=np.bool_)
     if name in ("and", "or", "not"):
@@ -258,9 +258,9 @@ def passing(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbe
     if name in ("word", "subject", "phrase", "prefix"):
         return _holds_words(name, value, mail, every, holding)
     if name in ("after", "before", "on", "older_than", "newer_than"):
-        day, wanted = mail.day[:size], dt.date.fromisoformat(value).toordinal()
-        before: Mask = (day < wanted) & (day > 0)
-        since: Mask = day == wanted if name == "on" else day >= wanted
+        day, bound = mail.day[:size], dt.date.fromisoformat(value).toordinal()
+        before: Mask = (day < bound) & (day > 0)
+        since: Mask = day == bound if name == "on" else day >= bound
         return before if name in ("before", "older_than") else since
     if name in ("has", "filename", "list"):
         parts = [] if name == "has" else words(value)
@@ -270,7 +270,6 @@ def passing(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbe
 
 
 def _is_labelled(name: str, value: str, mail: Slice, every: Mask) -> Mask:
-    """Which mails have a label, or one below it."""
     if (name, value) == ("in", "anywhere"):
         return every
     if (name, value) == ("is", "bulk"):
@@ -292,18 +291,18 @@ def _is_labelled(name: str, value: str, mail: Slice, every: Mask) -> Mask:
 def _holds_words(
     name: str, value: str, mail: Slice, every: Mask, holding: Callable[[str], Numbers]
 ) -> Mask:
-    """Which mails hold the words of a value: anywhere, in the subject, or in a row. Of word* the
-    file's words give candidates, and the texts of this inbox's mails alone decide."""
+    """Return which mails hold the words of a value: anywhere, in the subject, or in a row. For
+    word* the file's words give candidates, and only this inbox's texts decide."""
     if value.endswith("*") and name in ("prefix", "subject") and (listed := words(value)):
-        row = _row(listed, is_open=True)
+        row = row_of(listed, is_open=True)
         if name == "subject":
             return mail.where("subject", lambda text: row.search(fold(text)) is not None, every)
         among = np.bincount(holding(f"{listed[-1]}*"), minlength=len(every)) > 0
         return _in_a_row(row, mail, every & among)
-    wanted = tokens(value) if name == "phrase" else addresses(value) or tokens(value)
-    stemmed = stems(wanted)
-    held = every & bool(wanted)
-    for word, stem in zip(wanted, stemmed, strict=True):
+    named = tokens(value) if name == "phrase" else addresses(value) or tokens(value)
+    stemmed = stems(named)
+    held = every & bool(named)
+    for word, stem in zip(named, stemmed, strict=True):
         # A phrase may begin with half a pair of characters; and long words are not indexed.
         if name != "phrase" or 1 < len(word) <= MAX_WORD_CHARS:
             held &= np.bincount(holding(stem), minlength=len(every)) > 0
@@ -311,11 +310,11 @@ def _holds_words(
         return mail.where(
             "subject", lambda text: {*stemmed} <= {*stems(addresses(text) + tokens(text))}, held
         )
-    return _in_a_row(_row(words(value)), mail, held) if name == "phrase" else held
+    return _in_a_row(row_of(words(value)), mail, held) if name == "phrase" else held
 
 
-def _row(named: list[str], *, is_open: bool = False) -> re.Pattern[str]:
-    """The pattern of these words in a row, the last of which may go on if it `is_open`."""
+def row_of(named: Sequence[str], *, is_open: bool = False) -> re.Pattern[str]:
+    """Return the pattern of these words in a row; if `is_open`, the last is a beginning."""
     first, *rest = map(re.escape, named)
     # What may not stand before the first word is looked for behind it, which is ten times as fast.
     # Without spaces there are no edges.
@@ -325,7 +324,6 @@ def _row(named: list[str], *, is_open: bool = False) -> re.Pattern[str]:
 
 
 def _in_a_row(row: re.Pattern[str], mail: Slice, among: Mask) -> Mask:
-    """Which mails have a row of words in the subject or the text."""
     (places,) = among.nonzero()
     holds = np.zeros_like(among)
     rows = mail.rows(places.tolist())

@@ -26,29 +26,29 @@ _FOLDER = Path(__file__).parent
 
 
 def tables_sql() -> str:
-    """The statements that create an inbox file's empty tables."""
+    """Return the statements that create an inbox file's empty tables."""
     return (_FOLDER / "schema.sql").read_text("utf-8")
 
 
 def statement(name: str, **values: object) -> str:
-    """The statement of that name in queries.sql."""
+    """Return the statement of that name in queries.sql."""
     return statements(_FOLDER / "queries.sql")[name].substitute(values)
 
 
 @cache
 def statements(path: Path) -> dict[str, Template]:
-    """The statements of a file by name; `${name}` in one stands for an earlier one."""
-    found: dict[str, Template] = {}
+    """Return a file's statements by name; `${name}` in one stands for an earlier one."""
+    named: dict[str, Template] = {}
     text = path.read_text("utf-8")
     for name, sql in re.findall(r"^-- name: (\w+)\n((?:(?!--).*\n)+)", text, re.MULTILINE):
-        earlier = {key: each.template for key, each in found.items()}
-        found[name] = Template(Template(sql.strip()).safe_substitute(earlier))
-    return found
+        earlier = {key: each.template for key, each in named.items()}
+        named[name] = Template(Template(sql.strip()).safe_substitute(earlier))
+    return named
 
 
 @cache
 def macros_sql() -> str:
-    """The statements that create `search_inbox` and the macros that it uses."""
+    """Return the statements that create `search_inbox` and the macros that it uses."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
     # What Python makes of each character of Unicode.
     text = "".join(map(chr, (*range(1, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000))))

@@ -1,8 +1,8 @@
 """All mail of one address, in memory, shared by every opened `Inbox` over it.
 
-A mail's *position* is its place in the slice, oldest first. The first two searches read from the
-file what they need, the third reads the whole slice: a question on the command line stays cheap,
-and later searches run no SQL. Threads may share a slice."""
+A mail's *position* is its place in the slice, oldest first. The first two searches read only what
+they need from the file, the third reads the whole slice: one question stays cheap, and later
+searches run no SQL. Threads may share a slice."""
 
 import datetime as dt
 import json
@@ -17,7 +17,7 @@ import numpy as np
 from art_e.inbox.mail import Email, Execute, Mailbox, Mask, Numbers, Reals, in_zone
 from art_e.inbox.schema import statement
 from art_e.inbox.snippet import searchable
-from art_e.inbox.threads import near, threads_of
+from art_e.inbox.threads import thread_candidates, threads_of
 from art_e.inbox.tokenizer import fold
 
 # Look-ups in SQL before all stems are read: about 1 ms each, against 40 ms for 87,000 words.
@@ -33,7 +33,7 @@ class Vocabulary:
         self._ids: dict[str, int] | None = None
 
     def term_ids(self, stems: Iterable[str]) -> dict[str, int]:
-        """The numbers of those stems that occur in the file, in the order given."""
+        """Return the numbers of those stems that occur in the file, in the order given."""
         listed = list(stems)
         ids = self._ids
         if ids is None:
@@ -68,16 +68,16 @@ _ROW = """message_id, sent_at, utc_offset, from_address, from_name, subject, bod
 
 
 class _Parties(NamedTuple):
-    """Senders and recipients: for every party its mail's position, whether it is the sender or
-    stands in Cc, and its address's place in `names`, which has the names that this slice's mail
-    gives each address, with the position of the first such mail; `own` are the person's."""
+    """Senders and recipients, each with the mail's position, whether it is the sender or in Cc, and
+    its address's index in `names`. `names` has the names that this slice's mail gives an address,
+    with the position of the first such mail. `is_own` marks the person's addresses."""
 
     positions: Numbers
     is_sender: Mask
     in_cc: Mask
     places: Numbers
     names: dict[str, list[tuple[int, str]]]
-    own: Mask
+    is_own: Mask
 
 
 class Slice:
@@ -98,25 +98,25 @@ class Slice:
         mail = execute(statement("slice", mine=self._mine, undated=UNDATED)).fetchnumpy()
         columns = [np.asarray(column, dtype=np.int64) for column in mail.values()]
         # `day` is the day's ordinal in the sender's own zone; 0 of a mail without a known date.
-        self.ids, self.length, self.sent, self.day, taken, self.content = columns
+        self.ids, self.length, self.sent, self.day, id_taken, self.content = columns
         self.nbytes = self.ids.nbytes * 5
         # A message id belongs to the first mail of the slice that has it; later ones get another.
         renamed = statement("renamed", mine=self._mine)
-        named = execute(renamed).fetchall() if taken.any() else []
+        named = execute(renamed).fetchall() if id_taken.any() else []
         self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in named}
         self.matching = lru_cache(self._matching)
         self._lock = threading.Lock()
         self._searches = 0
         self._rows: list[Row] | None = None
         self._some_rows: dict[int, Row] = {}  # until all are read
-        # `searchable` of the bodies where it takes long to make, by position.
+        # `searchable` of the bodies for which it takes long, by position.
         self.folded: dict[int, str] = {}
         self._index: _Index | None = None
         self._by_message_id: dict[str, list[Named]] = {}
 
     @property
     def labelled(self) -> str:
-        """In SQL: the labels that the person gave their mail, of each copy of its date."""
+        """Return SQL: the labels that the person gave their mail, with those of its copies."""
         name = "labels_of_copies" if self._copies else "labels"
         return statement(name, parties=self._from_parties, own=self._own, several=self._copies)
 
@@ -126,51 +126,52 @@ class Slice:
 
     @cached_property
     def bulk(self) -> Mask:
-        """Which mails went out in bulk, by their headers or by the person's labels."""
+        """Return which mails went out in bulk, by their headers or by the person's labels."""
         sql = statement("bulk", mine=self._mine, labelled=self.labelled)
         return np.isin(self.ids, self._execute(sql).fetchnumpy()["email_id"])
 
     def named(self, message_ids: Sequence[str]) -> list[Sequence[Named]]:
-        """The mails of each id: first its own, then those that it is a copy of."""
+        """Return the mails of each id: first its own, then those that it is a copy of."""
         if self._rows is not None:
             return [self._by_message_id.get(each, ()) for each in message_ids]
-        wanted = sorted(set(message_ids))
-        found = self._named(f"message_id IN ({', '.join('?' * len(wanted)) or 'NULL'})", wanted)
-        return [found.get(each, ()) for each in message_ids]
+        distinct = sorted(set(message_ids))
+        named = self._named(f"message_id IN ({', '.join('?' * len(distinct)) or 'NULL'})", distinct)
+        return [named.get(each, ()) for each in message_ids]
 
     def named_from(self, beginning: str) -> dict[str, list[Named]]:
-        found = self._named("starts_with(message_id, ?)", [beginning])
-        return {name: mails for name, mails in found.items() if name.startswith(beginning)}
+        named = self._named("starts_with(message_id, ?)", [beginning])
+        return {name: mails for name, mails in named.items() if name.startswith(beginning)}
 
     def _named(self, condition: str, parameters: list[str]) -> dict[str, list[Named]]:
-        found = {name: [(at, int(self.sent[at]))] for at, name in self.renamed.items()}
+        named = {name: [(at, int(self.sent[at]))] for at, name in self.renamed.items()}
         among = statement("every_id_and_copy" if self._copies else "every_id", several=self._copies)
         scope = {"among": among, "condition": condition, "mine": self._mine}
         sql = statement("named", undated=UNDATED, **scope)
         for message_id, email_id, sent in self._execute(sql, parameters).fetchall():
-            found.setdefault(message_id, []).append((int(self.ids.searchsorted(email_id)), sent))
-        return found
+            named.setdefault(message_id, []).append((int(self.ids.searchsorted(email_id)), sent))
+        return named
 
     def threads(self, size: int, positions: list[int]) -> dict[int, list[int]]:
-        """The thread of each position, among the first `size` mails; of all if that is as quick."""
-        ids, mine = self.ids[:size].tolist(), self._mine
+        """Return the thread of each position, among the first `size` mails; of all if as quick."""
+        ids, mails = self.ids[:size].tolist(), self._mine
         if self._rows is None:
-            some = near(self._execute, self.ids[positions].tolist(), ids[-1], mine)
+            some = thread_candidates(self._execute, self.ids[positions].tolist(), ids[-1], mails)
             if some is not None:
-                ids, mine = some, f"{mine} AND email_id IN ({', '.join(map(str, some))})"
+                ids, mails = some, f"{mails} AND email_id IN ({', '.join(map(str, some))})"
         places = self.ids.searchsorted(ids).tolist()
-        threads = threads_of(self._execute, ids, mine, self._from_parties, self._own)
+        threads = threads_of(self._execute, ids, mails, self._from_parties, self._own)
         return {at: [places[n] for n in named] for at, named in zip(places, threads, strict=True)}
 
     def begin_search(self) -> bool:
-        """Note a search, the third of which reads the whole slice; whether it is in memory."""
+        """Count a search, the third of which reads the whole slice. Return True if it is in
+        memory."""
         if self._searches > 1 and self._rows is None:
             self._read_all()
         self._searches += 1
         return self._rows is not None
 
     def postings(self, term_ids: list[int]) -> list[Postings]:
-        """Where each term occurs in this slice: positions, ascending, and how often in each."""
+        """Return where each term occurs in this slice: positions, ascending, and frequencies."""
         index = self._index
         if index is None:
             index = self._read_index(f"term_id IN ({', '.join(map(str, term_ids)) or 'NULL'})")
@@ -200,7 +201,6 @@ class Slice:
         return mails
 
     def _read_rows(self, positions: Iterable[int], condition: str) -> list[Row]:
-        """The mails at ascending `positions`, which the condition holds for."""
         sql = f"SELECT {_ROW} FROM emails WHERE {condition} ORDER BY email_id"
         return [
             (self.renamed[position], *row[1:]) if position in self.renamed else row
@@ -236,7 +236,7 @@ class Slice:
     def where(
         self, column: str, passes: Callable[[Any], bool], among: Mask, table: str = "emails"
     ) -> Mask:
-        """Which of the mails of `among` have a value in a column of a table that passes."""
+        """Return which mails of `among` have a value in a column of a table that passes."""
         mask = np.zeros_like(among)
         if among.any():
             last = self.ids[among.nonzero()[0][-1]]
@@ -246,19 +246,19 @@ class Slice:
             mask[self.ids.searchsorted(passing)] = True
         return mask & among
 
-    def _matching(self, wanted: str | None, role: Literal["from", "to", "cc"], size: int) -> Mask:
-        """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that fits, by the rule
-        of the macro `address_matches`, by the names in the first `size` mails; None: the person."""
-        folded = fold(wanted or "")
+    def _matching(self, text: str | None, role: Literal["from", "to", "cc"], size: int) -> Mask:
+        """Return which mails have a matching sender, recipient or Cc by the rule of the macro
+        `address_matches`, with names in the first `size` mails; None matches the person."""
+        folded = fold(text or "")
         bracketed = _BRACKETED.search(folded)
         parts = list(filter(None, _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)))
         parties = self._parties
-        known = (
+        people = (
             f"{address} {' | '.join(name for first, name in names if first < size)}"
             for address, names in parties.names.items()
         )
-        fits = np.array([bool(parts) and all(p in one for p in parts) for one in known], np.bool_)
-        fits = parties.own if wanted is None else fits
+        fits = np.array([bool(parts) and all(p in one for p in parts) for one in people], np.bool_)
+        fits = parties.is_own if text is None else fits
         mask = np.zeros(len(self.ids), dtype=np.bool_)
         in_role = parties.in_cc if role == "cc" else parties.is_sender == (role == "from")
         mask[parties.positions[fits[parties.places] & in_role]] = True
@@ -267,8 +267,8 @@ class Slice:
     @cached_property
     def _parties(self) -> _Parties:
         sql = statement("people_of", parties=self._from_parties, mine=self._mine)
-        found = self._execute(sql).fetchnumpy()
-        address_ids, places = np.unique(np.asarray(found["address_id"]), return_inverse=True)
+        columns = self._execute(sql).fetchnumpy()
+        address_ids, places = np.unique(np.asarray(columns["address_id"]), return_inverse=True)
         listed = ", ".join(map(str, address_ids.tolist())) or "NULL"
         addresses = self._execute(
             f"SELECT address FROM addresses WHERE address_id IN ({listed}) ORDER BY address_id"
@@ -278,7 +278,7 @@ class Slice:
         for address, name, first in names.fetchall():
             if address in named:
                 named[address].append((int(np.searchsorted(self.ids, first)), fold(name)))
-        positions = np.searchsorted(self.ids, np.asarray(found["email_id"]))
-        is_sender, in_cc = (np.asarray(found[each], np.bool_) for each in ("is_sender", "in_cc"))
-        own = np.isin(address_ids, self._address_ids)
-        return _Parties(positions, is_sender, in_cc, places, named, own)
+        positions = np.searchsorted(self.ids, np.asarray(columns["email_id"]))
+        is_sender, in_cc = (np.asarray(columns[each], np.bool_) for each in ("is_sender", "in_cc"))
+        is_own = np.isin(address_ids, self._address_ids)
+        return _Parties(positions, is_sender, in_cc, places, named, is_own)

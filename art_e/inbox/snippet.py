@@ -1,4 +1,4 @@
-"""The piece of a mail that shows why it was found."""
+"""The part of a mail that shows why it was found."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -34,79 +34,79 @@ _FOLDED = _CharacterFolds()
 
 
 def searchable(body: str) -> str:
-    """The searched part of `body`, folded; positions stay the same."""
+    """Return the searched part of `body`, folded; positions stay the same."""
     text = body[:SEARCHED_CHARS]
     return text.lower() if text.isascii() else text.translate(_FOLDED)
 
 
 def cut_snippet(
-    body: str, wanted: Sequence[str], folded: str | None = None, chars: int = SNIPPET_CHARS
+    body: str, terms: Sequence[str], folded: str | None = None, chars: int = SNIPPET_CHARS
 ) -> str:
-    """About `chars` characters of `body` on one line, "..." where cut, without frames of
-    quoted mail. It is the stretch with the most distinct stems of `wanted`, of the mail's own text
-    if that has one. `folded` may pass in `searchable(body)`."""
-    is_searched = len(body) > SNIPPET_CHARS and len(wanted) > 0
+    """Return about `chars` characters of `body` on one line, "..." where cut, without frames of
+    quoted mail: the stretch with the most distinct stems of `terms`, of the mail's own text if
+    that has one. `folded` may pass in `searchable(body)`."""
+    is_searched = len(body) > SNIPPET_CHARS and len(terms) > 0
     # Otherwise the beginning is shown.
     text = folded or searchable(body if is_searched else body[: 2 * SNIPPET_CHARS])
-    best = (_best_start(text, wanted) if is_searched else None) or 0
+    best = (_best_start(text, terms) if is_searched else None) or 0
     quote = _QUOTE.search(f"\n{text[: best + 2 * SNIPPET_CHARS]}")
-    own = quote.start() if quote else len(body)
-    if own < best and (above := _best_start(text[:own], wanted)) is not None:
+    own_end = quote.start() if quote else len(body)
+    if own_end < best and (above := _best_start(text[:own_end], terms)) is not None:
         best = above
     # A little of what stands before the first word.
     start, limit = max(0, best - chars // 6), 2 * chars
     while start > 0 and not body[start - 1].isspace() and chars < limit:
         start, chars = start - 1, chars + 1
     end = start + chars + _FRAME_CHARS
-    shown = body[start : min(own, end)]
-    for line in body[max(start, own) : end].splitlines(keepends=True):
-        if len(shown) > chars:
+    piece = body[start : min(own_end, end)]
+    for line in body[max(start, own_end) : end].splitlines(keepends=True):
+        if len(piece) > chars:
             break
-        shown += "" if FRAME.match(line) else line.lstrip(" \t>")
-    is_cut = end < len(body) or chars < len(shown)
-    if chars < len(shown) and (space := shown.rfind(" ", chars - limit // 4, chars)) > 0:
+        piece += "" if FRAME.match(line) else line.lstrip(" \t>")
+    is_cut = end < len(body) or chars < len(piece)
+    if chars < len(piece) and (space := piece.rfind(" ", chars - limit // 4, chars)) > 0:
         chars = space
-    return f"{'...' if start else ''}{' '.join(shown[:chars].split())}{'...' if is_cut else ''}"
+    return f"{'...' if start else ''}{' '.join(piece[:chars].split())}{'...' if is_cut else ''}"
 
 
-def _best_start(text: str, wanted: Sequence[str]) -> int | None:
-    if len(wanted) == 1:
-        return next(_occurrences(text, wanted[0]), None)
-    places = [(stem, _occurrences(text, stem)) for stem in wanted]
-    found = [(first, stem) for stem, rest in places if (first := next(rest, -1)) >= 0]
-    found.sort()
+def _best_start(text: str, terms: Sequence[str]) -> int | None:
+    if len(terms) == 1:
+        return next(_occurrences(text, terms[0]), None)
+    places = [(stem, _occurrences(text, stem)) for stem in terms]
+    matches = [(first, stem) for stem, rest in places if (first := next(rest, -1)) >= 0]
+    matches.sort()
     # If the first places of all stems fit into one snippet, nothing is better.
-    if not found or found[-1][0] - found[0][0] <= _WINDOW:
-        return found[0][0] if found else None
-    most = len(found)
-    found += [(place, stem) for stem, rest in places for place in rest]
-    found.sort()
+    if not matches or matches[-1][0] - matches[0][0] <= _WINDOW:
+        return matches[0][0] if matches else None
+    most_stems = len(matches)
+    matches += [(place, stem) for stem, rest in places for place in rest]
+    matches.sort()
     best, best_count, start = 0, 0, 0
-    inside = dict.fromkeys(wanted, 0)
+    inside = dict.fromkeys(terms, 0)
     count = 0
-    for place, stem in found:
+    for place, stem in matches:
         count += not inside[stem]
         inside[stem] += 1
-        while place - found[start][0] > _WINDOW:
-            left = found[start][1]
+        while place - matches[start][0] > _WINDOW:
+            left = matches[start][1]
             inside[left] -= 1
             count -= not inside[left]
             start += 1
         if count > best_count:
-            best, best_count = found[start][0], count
-            if count == most:
+            best, best_count = matches[start][0], count
+            if count == most_stems:
                 break
     return best
 
 
 def _occurrences(text: str, stem: str) -> Iterator[int]:
-    """Where words of this stem begin in folded `text`. A Snowball stem differs from the start of
-    its words in the last letter at most ("happi" of "happy", "age" of "aging"); exceptions such as
-    "dying" are not found. Of other languages every word is stemmed. Addresses and pairs of
-    characters are found wherever they stand, pairs with the vowel signs that were folded away."""
+    """Yield where words of this stem begin in folded `text`. A Snowball stem differs from the start
+    of its words at most in the last letter ("happi" of "happy", "age" of "aging"); exceptions such
+    as "dying" are not found. In other languages every word is stemmed. Addresses and pairs of
+    characters match anywhere, pairs also with the vowel signs that were folded away."""
     _, at, mark = stem.partition("@")
     if "." in mark or is_unspaced(stem):
-        yield from (found.start() for found in pattern_of(stem).finditer(text))
+        yield from (match.start() for match in pattern_of(stem).finditer(text))
         return
     if at or not stem.isascii():
         words = WORD.finditer(text)
@@ -123,7 +123,7 @@ def _occurrences(text: str, stem: str) -> Iterator[int]:
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """What finds an address or a pair of characters in `searchable` text."""
+    """Return the pattern of an address or a pair of characters in `searchable` text."""
     # Vowel signs and the sound marks of half-width kana.
     gap = r"(?:[^\w\s]|[\uff9e\uff9f]){0,3}" if is_unspaced(word) else ""
     return re.compile(gap.join(map(re.escape, word)))

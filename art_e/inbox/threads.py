@@ -1,9 +1,8 @@
 """Which mails of an inbox belong together, and how quoted mail is framed.
 
-Mails are linked by the message ids that they name (References, In-Reply-To), by Gmail's name of
-their thread, and, where no header says so, by their subject: a reply or forward follows the latest
-mail of that subject, within `DAYS`, that has someone in common with it besides the inbox's owner.
-Only the open inbox's own mail counts, so nothing outside it can link two mails."""
+Mails are linked by the message ids that they name (References, In-Reply-To), by Gmail's thread id,
+or else by subject: a reply or forward follows the latest mail of that subject, within `DAYS`, that
+shares a person with it other than the inbox's owner. Mail outside the open inbox links nothing."""
 
 import re
 
@@ -35,19 +34,20 @@ _MANY = 200  # more mails than this are not sought one by one
 
 
 def bare_subject(subject: str) -> str:
-    """A subject in lower case without the prefixes of replies and forwards."""
+    """Return a subject in lower case without the prefixes of replies and forwards."""
     # The one letter whose lower case is two characters: a shorter subject had a prefix.
     return _PREFIX.sub("", subject.replace("\u0130", "i").lower())
 
 
 def threads_of(
-    execute: Execute, ids: list[int], mine: str, parties: str, own: str
+    execute: Execute, ids: list[int], mails: str, parties: str, owner: str
 ) -> list[list[int]]:
-    """The places in `ids`, the inbox's mails in order, of all mails of each one's thread. In SQL,
-    `mine` is the condition of these mails, `parties` their parties, `own` the inbox's addresses."""
+    """Return for each of `ids`, the inbox's mails in order, the indexes of all mails of its thread.
+    In SQL, `mails` is the condition of these mails, `parties` their parties, `owner` the inbox's
+    addresses."""
     if not ids:
         return []
-    sql = statement("links", mine=mine, last=ids[-1], parties=parties, own=own, days=DAYS)
+    sql = statement("links", mine=mails, last=ids[-1], parties=parties, own=owner, days=DAYS)
     place_of = {email_id: place for place, email_id in enumerate(ids)}
     first = list(range(len(ids)))
 
@@ -66,13 +66,13 @@ def threads_of(
     return [members[root(place)] for place in range(len(ids))]
 
 
-def near(execute: Execute, ids: list[int], last: int, mine: str) -> list[int] | None:
-    """The mails up to `last` that may be in the threads of `ids`; None if they are many."""
-    found: list[int] = []
-    while len(ids) > len(found):
-        found = ids
+def thread_candidates(execute: Execute, ids: list[int], last: int, mails: str) -> list[int] | None:
+    """Return the mails up to `last` that may be in the threads of `ids`; None if there are many."""
+    before: list[int] = []
+    while len(ids) > len(before):
+        before = ids
         listed = ", ".join(map(str, ids)) or "NULL"
-        sql = statement("near", ids=listed, mine=mine, last=last)
+        sql = statement("near", ids=listed, mine=mails, last=last)
         ids = [email_id for (email_id,) in execute(sql).fetchall()]
         if len(ids) > _MANY:
             return None

@@ -1,12 +1,11 @@
 """From text to the words that are indexed and searched.
 
 A word is a run of letters and digits, in lower case, without accents and in its plain form (full
-width, half width and ligatures are undone). Words are indexed under their stem: Snowball English,
-or that of another script's main language. A mail in another language of Latin script has its words
-a second time, marked ("hauser@de"), under the stem of that language. Of scripts that write no
-spaces, such as Chinese and Thai, every two characters that stand together are a word; and mail
-addresses are indexed whole, besides their words. The macro `tokens_in` of the inbox file gives the
-same without Python."""
+width, half width and ligatures are undone). Words are indexed under their Snowball stem, English or
+of another script's main language. Mail in another language of Latin script has its words a second
+time, marked ("hauser@de"), under that language's stem. In scripts without spaces, such as Chinese
+and Thai, every two adjacent characters are a word; mail addresses are indexed whole, besides their
+words. The macro `tokens_in` of the inbox file gives the same without Python."""
 
 import itertools
 import re
@@ -28,7 +27,7 @@ FUNCTION_WORDS = {
     line[:2]: frozenset(line.split()[1:])
     for line in Path(__file__).with_name("function_words.txt").read_text("utf-8").splitlines()
 }
-# They are indexed, and dropped from a search that has other words ("The Who" finds The Who).
+# Indexed, but dropped from a search that has other words ("The Who" finds The Who).
 STOP_WORDS = FUNCTION_WORDS.pop("en")
 # Of the other languages, by which their mails are recognised.
 MARKS = tuple(f"@{language}" for language in FUNCTION_WORDS)
@@ -62,8 +61,6 @@ def _stemmer_of(language: str) -> Stemmer.Stemmer:
 
 
 class _Folds(dict[int, str]):
-    """Each character in lower case and its plain form, without accents."""
-
     def __missing__(self, code: int) -> str:
         char = chr(code)
         plain = unicodedata.normalize("NFKC", char)
@@ -71,10 +68,10 @@ class _Folds(dict[int, str]):
         if len(plain) > 1 and not (char.isalnum() and plain.isalnum()):
             plain = char
         parts = unicodedata.normalize("NFD", plain)
-        kept = "".join(part for part in parts if unicodedata.category(part)[0] != "M")
+        letters = "".join(part for part in parts if unicodedata.category(part)[0] != "M")
         # Without final sigma: each character has one lower case wherever it stands, in SQL too.
-        kept = kept.replace("\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
-        self[code] = unicodedata.normalize("NFC", kept).lower()
+        letters = letters.replace("\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
+        self[code] = unicodedata.normalize("NFC", letters).lower()
         return self[code]
 
 
@@ -82,29 +79,29 @@ _FOLDS = _Folds()
 
 
 def fold(text: str) -> str:
-    """`text` in lower case and its plain form, without accents."""
+    """Return `text` in lower case and its plain form, without accents."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", text.translate(_FOLDS))
 
 
 def words(text: str) -> list[str]:
-    """The words of `text` in order, with repetitions."""
+    """Return the words of `text` in order, with repetitions."""
     return WORD.findall(fold(text))
 
 
 def name_sets(names: Iterable[str]) -> set[frozenset[str]]:
-    """Names of a person, each as the set of its words; initials and single words say nothing."""
+    """Return names of a person as sets of words, without initials and names of one word."""
     word_sets = (frozenset(word for word in words(name) if len(word) > 1) for name in names)
     return {name for name in word_sets if len(name) > 1}
 
 
 def tokens(text: str) -> list[str]:
-    """What is indexed of `text`: its words, without spaces between them as pairs of characters."""
-    found = words(text)
+    """Return the indexed words of `text`; in scripts without spaces, pairs of characters."""
+    every = words(text)
     if text.isascii():
-        return found
-    parts = (UNSPACED.sub(lambda run: f" {run[0]} ", word).split() for word in found)
+        return every
+    parts = (UNSPACED.sub(lambda run: f" {run[0]} ", word).split() for word in every)
     return [pair for part in itertools.chain.from_iterable(parts) for pair in _pairs(part)]
 
 
@@ -115,12 +112,12 @@ def _pairs(word: str) -> list[str]:
 
 
 def is_unspaced(word: str) -> bool:
-    """Whether a word's script has no spaces, which would tell it from the text around it."""
+    """Return True if the word's script has no spaces between words."""
     return UNSPACED.match(word) is not None
 
 
 def addresses(text: str) -> list[str]:
-    """The mail addresses in `text`, in lower case, with repetitions."""
+    """Return the mail addresses in `text`, in lower case, with repetitions."""
     lines = (line for line in text.splitlines() if "@" in line) if "@" in text else ()
     pieces = (piece for line in lines for piece in line.split() if "@" in piece)
     return [
@@ -131,7 +128,7 @@ def addresses(text: str) -> list[str]:
 
 
 def _addresses_in(piece: str) -> Sequence[str]:
-    """What `_ADDRESS.findall` gives of a folded piece, at a cost that depends on the "@" alone."""
+    """Return what `_ADDRESS.findall` finds in a folded piece, in time linear in the "@" signs."""
     piece, hits = fold(piece), list[str]()
     end, at = 0, piece.find("@")
     while at >= 0:
@@ -148,7 +145,7 @@ _seen_before = lru_cache(maxsize=8192)(_addresses_in)
 
 
 def stems(surfaces: list[str]) -> list[str]:
-    """The stem of each word, in order; that of an address is the address."""
+    """Return the stem of each word, in order; an address is its own stem."""
     stemmed: list[str] = _stemmer_of("en").stemWords(surfaces)
     return [
         stem if word.isascii() and "@" not in word else _other_stem(word, stem)
@@ -170,7 +167,7 @@ def _other_stem(word: str, english: str) -> str:
 
 
 def language_of(sample: Iterable[str]) -> str:
-    """The mark of the language of these words; empty if it is English or not recognised."""
+    """Return the mark of the language of these words; empty if it is English or unknown."""
     if len(held := _NOT_ENGLISH.intersection(sample)) < 3:
         return ""
     count, language = max((len(held & listed), each) for each, listed in FUNCTION_WORDS.items())
@@ -178,14 +175,14 @@ def language_of(sample: Iterable[str]) -> str:
 
 
 def marked(text: str) -> list[str]:
-    """The words of folded `text` with the mark of its language, function words left out."""
+    """Return the words of folded `text` with its language's mark, without function words."""
     if not (mark := language_of(text[:SAMPLE_CHARS].split())):
         return []
     return [word + mark for word in text.split() if word not in _NOT_ENGLISH and _is_latin(word)]
 
 
 def forms(word: str) -> list[str]:
-    """A searched word, and with the mark of each language."""
+    """Return a searched word, and with the mark of each language."""
     return [word, *(word + mark for mark in MARKS if _is_latin(word))]
 
 
@@ -194,8 +191,8 @@ def _is_latin(word: str) -> bool:
 
 
 def search_words(keywords: list[str]) -> list[str]:
-    """The distinct words to search for, in order, without stop words if there are others; then the
-    addresses, which stand for their words."""
+    """Return the distinct words to search for, in order, without stop words if there are others;
+    then the addresses, which replace their words."""
     text = fold(visible(" ".join(keywords)))
     rest = _ADDRESS.sub(" ", text) if "@" in text else text
     distinct = list(dict.fromkeys([*tokens(rest), *addresses(text)]))

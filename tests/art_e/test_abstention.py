@@ -20,7 +20,7 @@ KNOWN = table(__file__, "declines.toml")
 
 
 @pytest.mark.parametrize("answer", [None, *KNOWN["abstentions"], *KNOWN["answers"]])
-def test_declines(answer: str | None) -> None:
+def test_declining_answers_are_recognised(answer: str | None) -> None:
     assert is_abstention(answer) is (answer not in KNOWN["answers"])
 
 
@@ -42,7 +42,7 @@ def texts(*halves: str) -> list[Text]:
 @pytest.mark.parametrize(
     ("half", "share"), [("models", 0.94), ("reporting", 0.88), ("unseen", 0.66)]
 )
-def test_most_ways_to_decline_are_found_and_few_answers_lost(half: str, share: float) -> None:
+def test_most_abstentions_are_found_and_few_answers_lost(half: str, share: float) -> None:
     rows = [row for row in texts(half) if "{answer}" not in row.text]
     declined = [is_abstention(row.text) for row in rows if row.abstains]
     answered = [not is_abstention(row.text) for row in rows if not row.abstains]
@@ -67,11 +67,12 @@ def test_a_value_of_the_cited_mails_makes_an_answer(answer: str, declines: bool)
     assert is_abstention(answer, "Who drove us?", [mail]) is declines
 
 
-def test_hardly_a_right_answer_is_taken_for_an_abstention() -> None:
+def test_right_answers_are_rarely_taken_for_abstentions() -> None:
     pairs = [each for each in load_pairs() if each.half == "reporting" and each.question.answerable]
-    given = {each.answer for each in pairs if each.label} | {each.question.answer for each in pairs}
-    lost = [each for each in given if is_abstention(each)]
-    assert len(given) > 100 and len(lost) <= 0.01 * len(given)
+    gold = {each.question.answer for each in pairs}
+    answers = gold | {each.answer for each in pairs if each.label}
+    lost = [each for each in answers if is_abstention(each)]
+    assert len(answers) > 100 and len(lost) <= 0.01 * len(answers)
 
 
 @given(

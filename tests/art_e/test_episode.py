@@ -24,20 +24,20 @@ TALK = AssistantMessage("Let me think.")
 DONE = {"done": True}
 
 
-def test_begins_with_the_owner_the_day_and_the_question_or_a_prompt_of_ones_own(
+def test_episode_begins_with_the_default_or_a_custom_prompt(
     start: Start, inbox_file: InboxFile
 ) -> None:
     episode = start(max_turns=7)
     system, user = episode.messages
-    for told in (episodes.BOB, "2020-01-31", "7 turns"):
-        assert told in system["content"]
+    for text in (episodes.BOB, "2020-01-31", "7 turns"):
+        assert text in system["content"]
     assert system["role"] == "system" and "$" not in system["content"]
     assert user == {"role": "user", "content": QUESTION.question}
     assert not episode.done
     inbox = inbox_file.open_inbox(episodes.BOB)
-    own = Episode(inbox, QUESTION, system_prompt="$inbox_address, $today, $5")
-    assert own.messages[0]["content"] == f"{episodes.BOB}, not given: all mail counts, $5"
-    assert own.prompt_hash != Episode(inbox, QUESTION).prompt_hash
+    custom = Episode(inbox, QUESTION, system_prompt="$inbox_address, $today, $5")
+    assert custom.messages[0]["content"] == f"{episodes.BOB}, not given: all mail counts, $5"
+    assert custom.prompt_hash != Episode(inbox, QUESTION).prompt_hash
     assert Episode(inbox, QUESTION).prompt_hash == Episode(inbox, QUESTION).prompt_hash
 
 
@@ -47,9 +47,9 @@ def test_a_form_of_episode_sets_the_view() -> None:
         "snippet_chars": None, "handles": True, "addresses": True, "spaced": False, "lean": True,
     }  # fmt: skip
     assert EpisodeForm(lean=False).view == View()
-    shown = {"handles": False, "hits": 1, "snippet_chars": 1, "addresses": False, "spaced": True,
+    settings = {"handles": False, "hits": 1, "snippet_chars": 1, "addresses": False, "spaced": True,
              "lean": False}  # fmt: skip
-    assert EpisodeForm.model_validate(shown).view == View(**shown, utc=True)  # type: ignore[arg-type]
+    assert EpisodeForm.model_validate(settings).view == View(**settings, utc=True)  # type: ignore[arg-type]
     for wrong in ({"hits": 0}, {"hits": 11}, {"max_turns": 0}, {"turns": 4}):
         with pytest.raises(ValidationError):
             EpisodeForm.model_validate(wrong)
@@ -95,11 +95,10 @@ def test_four_calls_of_a_message_run_and_the_fifth_is_refused(start: Start) -> N
     assert not (episode.done or episode.rubric.answered)
     single = Episode(episode.tools.inbox, QUESTION, view=View(calls=1))
     assert "only the first call can" in step(single, search("lease"), read(LEASE))[1]["error"]
-    # Effort charges calls beyond the first of each message.
     episode = start()
     several = [search("a")] * 3, [search("d")], [call("x", "{}"), search("e")]
-    for said in (*(message(*each) for each in several), TALK):
-        episode.step(said)
+    for reply in (*(message(*each) for each in several), TALK):
+        episode.step(reply)
     rubric = episode.rubric
     assert (rubric.turns, rubric.effort, rubric.tool_calls) == (4, 7, 6)
 
@@ -107,14 +106,14 @@ def test_four_calls_of_a_message_run_and_the_fifth_is_refused(start: Start) -> N
 def test_the_first_answer_counts_after_the_other_calls(start: Start) -> None:
     episode = start()
     calls = [answer("May 3", "m1"), search("lease"), read("m1"), answer("June 9")]
-    said = message(*calls, text="I know.")
-    done, found, mail, refused = loads(episode.step(said))
+    reply = message(*calls, text="I know.")
+    done, hits, mail, refused = loads(episode.step(reply))
     assert done == DONE and "already" in refused["error"]
-    assert found["hits"][0]["message_id"] == "m1" and "May 3" in mail["body"]
+    assert hits["hits"][0]["message_id"] == "m1" and "May 3" in mail["body"]
     assert [event.get("cited") for event in episode.events[:3]] == [[LEASE], None, None]
     assert (episode.done, episode.final_answer, episode.sources) == (True, "May 3", (LEASE,))
     assert episode.rubric.read_gold is True
-    assert episode.messages[2] == said.to_chat()
+    assert episode.messages[2] == reply.to_chat()
 
 
 def test_running_out_of_turns_is_neither_answer_nor_abstention(start: Start) -> None:
@@ -137,11 +136,11 @@ def test_running_out_of_turns_is_neither_answer_nor_abstention(start: Start) -> 
 
 def test_the_last_turn_is_announced_once(start: Start) -> None:
     episode = start(max_turns=4)
-    told = [
-        ["one turn left" in each["content"] for each in episode.step(said)]
-        for said in (message(search("lease"), read("m1")), TALK, message(search("a"), read(CREW)))
+    observations = [
+        ["one turn left" in each["content"] for each in episode.step(reply)]
+        for reply in (message(search("lease"), read("m1")), TALK, message(search("a"), read(CREW)))
     ]
-    assert told == [[False, False], [False], [False, True]]
+    assert observations == [[False, False], [False], [False, True]]
     last = episode.messages[-1]["content"].split("\n")
     assert [next(iter(json.loads(line))) for line in last] == ["message_id", "note"]
     assert not any("one turn left" in each["content"] for each in episode.step(TALK))
@@ -162,30 +161,30 @@ WRONG: dict[str, tuple[AssistantMessage, str, str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wrong: str) -> None:
-    said, counter, helpful = WRONG[wrong]
-    most = MAX_WRONG_MESSAGES if said.tool_calls else MAX_PROSE
+    reply, counter, helpful = WRONG[wrong]
+    limit = MAX_WRONG_MESSAGES if reply.tool_calls else MAX_PROSE
     # The limit of turns comes at the same time, and doesn't count.
-    episode = start(max_turns=most)
-    observations = episode.step(said)
+    episode = start(max_turns=limit)
+    observations = episode.step(reply)
     assert helpful in loads(observations)[0]["error"]
     assert episode.messages[-1] == observations[-1]
     counters = ("unknown_tool_calls", "unparseable_calls", "bad_argument_calls")
     counted = {each: getattr(episode.rubric, each) for each in counters}
     assert counted == dict.fromkeys(counters, 0) | {counter: 1}
     assert (episode.rubric.turns, episode.rubric.effort) == (1, 1)
-    for _ in range(most - 1):
+    for _ in range(limit - 1):
         assert not episode.done
-        episode.step(said)
+        episode.step(reply)
     rubric = episode.rubric
-    assert episode.done and rubric.lost_to_format and getattr(rubric, counter) == most
+    assert episode.done and rubric.lost_to_format and getattr(rubric, counter) == limit
     assert not (rubric.answered or rubric.abstained or rubric.ran_out_of_turns)
 
 
 def test_a_right_call_saves_the_episode(start: Start) -> None:
     one_right = message(call("think", {}), search("lease"), call(SEARCH, "["))
     episode = start()
-    for said in (TALK, UNKNOWN, one_right, TALK, UNKNOWN):
-        episode.step(said)
+    for reply in (TALK, UNKNOWN, one_right, TALK, UNKNOWN):
+        episode.step(reply)
     assert not episode.done
     assert episode.rubric.unknown_tool_calls == episode.rubric.unparseable_calls == 3
     episode.step(message(call(SEARCH, "")))
@@ -193,7 +192,7 @@ def test_a_right_call_saves_the_episode(start: Start) -> None:
 
 
 def spellings(message_id: str) -> list[str]:
-    """The id as one might write it to get around a check."""
+    """Return the id as one might write it to get around a check."""
     bare = message_id.strip("<>")
     wide = "".join(chr(ord(char) + 0xFEE0) for char in bare)
     return [
@@ -206,7 +205,7 @@ def spellings(message_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("handles", [True, False])
-def test_what_is_not_there_is_neither_read_nor_cited(start: Start, handles: bool) -> None:
+def test_missing_mails_are_neither_read_nor_cited(start: Start, handles: bool) -> None:
     hidden = [each for mail in (episodes.FOREIGN, episodes.LATER) for each in spellings(mail)]
     # Handles that were never given out, and names of rows.
     missing = [*hidden, "m0", "m7", "M1", "0", "-1", "*", "%", "", "null", "\0", "\ud800"]
@@ -214,8 +213,8 @@ def test_what_is_not_there_is_neither_read_nor_cited(start: Start, handles: bool
     gold = (episodes.LATER,)
     episode = start(max_turns=len(missing) + 2, handles=handles, message_ids=gold)
     step(episode, search(episodes.FUTURE))
-    for each in missing:
-        assert "not found in this inbox" in step(episode, read(each))[0]["error"]
+    for reference in missing:
+        assert "not found in this inbox" in step(episode, read(reference))[0]["error"]
     assert episode.rubric.invalid_reads == len(missing)
     assert not episode.done
     step(episode, answer("x", *missing))
@@ -268,8 +267,8 @@ def test_a_name_of_a_cited_mail_makes_an_answer(start: Start) -> None:
 def test_every_gold_mail_is_needed(start: Start) -> None:
     episode = start(message_ids=(PRICE, CREW))
     facts = []
-    for said in (search("costs"), search("crew"), read(PRICE), read(CREW)):
-        step(episode, said)
+    for tool_call in (search("costs"), search("crew"), read(PRICE), read(CREW)):
+        step(episode, tool_call)
         facts.append((episode.rubric.found_gold, episode.rubric.read_gold))
     assert facts == [(False, False), (True, False), (True, False), (True, True)]
     for cited, correct in (((PRICE,), False), ((CREW, LEASE, PRICE), True)):
@@ -287,7 +286,7 @@ def test_every_gold_mail_is_needed(start: Start) -> None:
      ({"answerable": None, "answer": None, "message_ids": ()}, None),
      ({"answerable": True, "message_ids": ()}, 0)],
 )  # fmt: skip
-def test_what_does_not_apply_is_none(start: Start, fields: Any, num_gold: int | None) -> None:
+def test_gold_facts_are_none(start: Start, fields: Any, num_gold: int | None) -> None:
     episode = start(**fields)
     step(episode, search("lease"), read(LEASE))
     step(episode, answer("May 3", LEASE))
@@ -297,7 +296,7 @@ def test_what_does_not_apply_is_none(start: Start, fields: Any, num_gold: int | 
     assert rubric.answerable is fields["answerable"]
 
 
-def test_a_source_that_was_never_shown_is_counted_dropped_and_named(start: Start) -> None:
+def test_sources_never_shown_are_dropped_and_named(start: Start) -> None:
     episode = start()
     step(episode, search("crane"))
     never = ("m99", "<invented@t>", episodes.FOREIGN, LEASE)
@@ -358,15 +357,15 @@ _messages = st.builds(
     st.booleans(),
     st.sampled_from([True, False, None]),
 )
-def test_whatever_a_model_says_the_episode_keeps_its_rules(
+def test_episode_keeps_its_rules_for_any_messages(
     start: Start, script: list[AssistantMessage],
     max_turns: int, handles: bool, answerable: bool | None,
 ) -> None:  # fmt: skip
     episode = start(max_turns=max_turns, handles=handles, answerable=answerable)
-    for said in script[:max_turns]:
+    for reply in script[:max_turns]:
         if episode.done:
             break
-        assert_answered(said, episode.step(said))
+        assert_answered(reply, episode.step(reply))
     assert episode.done, "it ends within its turns"
     rubric = episode.rubric
     ends = [rubric.answered, rubric.abstained, rubric.lost_to_format, rubric.ran_out_of_turns]
@@ -383,38 +382,37 @@ def test_whatever_a_model_says_the_episode_keeps_its_rules(
     json.dumps(episode.messages, ensure_ascii=False).encode()
 
 
-def assert_answered(said: AssistantMessage, observations: list[ChatMessage]) -> None:
+def assert_answered(reply: AssistantMessage, observations: list[ChatMessage]) -> None:
     """Each call is answered once, in order, by whole JSON objects that tell of no other mail."""
-    if said.tool_calls:
-        ids = [each.id for each in said.tool_calls]
-        assert [each["tool_call_id"] for each in observations] == ids
+    if reply.tool_calls:
+        ids = [each.id for each in reply.tool_calls]
+        assert [observation["tool_call_id"] for observation in observations] == ids
     else:
-        assert [each["role"] for each in observations] == ["user"]
-    for each in observations:
-        for line in each["content"].split("\n"):
+        assert [observation["role"] for observation in observations] == ["user"]
+    for observation in observations:
+        for line in observation["content"].split("\n"):
             assert isinstance(json.loads(line), dict)
         # Only the bodies and subjects of mails that Bob must not see say these.
         for before, word in itertools.product(("a", "Crane"), (episodes.SECRET, episodes.FUTURE)):
-            assert f"{before} {word}" not in each["content"]
+            assert f"{before} {word}" not in observation["content"]
 
 
 def assert_valid(messages: list[ChatMessage]) -> None:
-    """What the chat API asks of a conversation."""
-    assert [each["role"] for each in messages[:2]] == ["system", "user"]
+    assert [chat["role"] for chat in messages[:2]] == ["system", "user"]
     open_calls: list[str] = []
     previous = "user"
-    for each in messages[2:]:
-        role = each["role"]
+    for chat in messages[2:]:
+        role = chat["role"]
         if role == "tool":
-            assert each["tool_call_id"] == open_calls.pop(0)
+            assert chat["tool_call_id"] == open_calls.pop(0)
         else:
             assert not open_calls, "every call is answered before the next message"
             assert (role == "assistant") == (previous != "assistant")
         if role == "assistant":
-            assert set(each) <= {"role", "content", "tool_calls"}
-            open_calls = [made["id"] for made in each.get("tool_calls", [])]
-            assert each["content"] != "" or not open_calls
-            assert open_calls or isinstance(each["content"], str)
+            assert set(chat) <= {"role", "content", "tool_calls"}
+            open_calls = [made["id"] for made in chat.get("tool_calls", [])]
+            assert chat["content"] != "" or not open_calls
+            assert open_calls or isinstance(chat["content"], str)
             assert len(set(open_calls)) == len(open_calls)
         previous = role
     assert not open_calls

@@ -13,7 +13,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.message import compact_json
 from art_e.models.checkpoint import episode_form
-from art_e.observation import Shown, prepared, tidied
+from art_e.observation import ShownTexts, tidy_lines, tidy_text
 from art_e.question import Question
 from art_e.text import digest
 from art_e.tools import LEAN_ARGUMENTS, NAMED_RECIPIENTS, LeanTools, View, schemas
@@ -51,28 +51,26 @@ LINES = st.text(st.sampled_from("ab1 \t>-*.,\n[]é"), max_size=300)
 
 @given(LINES, LINES)
 def test_each_word_is_shown_or_was_shown_before(first: str, second: str) -> None:
-    lines = tidied(first, "")
+    lines = tidy_lines(first, "")
     assert words(" ".join(lines)) == words(first)
-    shown = Shown()
-    shown.note(prepared(first, "", "Ann"), "m1")
-    new = shown.new(prepared(second, "", "Bob"))
+    history = ShownTexts()
+    history.note(tidy_text(first, "", "Ann"), "m1")
+    new = history.new(tidy_text(second, "", "Bob"))
     assert {*words(second)} - {*words(first)} <= {*words(" ".join(new))}
 
 
-def test_what_a_frame_leaves_out_is_counted() -> None:
+def test_frames_count_the_recipients_they_leave_out() -> None:
     frame = FRAME.replace("Bob; Cid", "Bob; Cid; Dora <dora@t>; Emil")
-    assert tidied(f"See below.\n\n{frame}Done.", "Offer") == [
+    assert tidy_lines(f"See below.\n\n{frame}Done.", "Offer") == [
         "See below.", "[from Ann Alder, 3 Jan, to Bob, Cid and 2 more]", "Done.",
     ]  # fmt: skip
     # A mail can't write such a line itself.
-    assert tidied("[quoted from m1]\n[from Ann]", "") == ["(quoted from m1]", "(from Ann]"]
+    assert tidy_lines("[quoted from m1]\n[from Ann]", "") == ["(quoted from m1]", "(from Ann]"]
 
 
-def test_a_search_shows_short_mails_whole_copies_once_and_stops_before_weaker_hits(
-    tools: LeanTools,
-) -> None:
-    found = run(tools, search("harbor", "office", "dollars"))
-    first, *others = found["hits"]
+def test_search_shows_short_mails_whole_and_leaves_off_weak_hits(tools: LeanTools) -> None:
+    result = run(tools, search("harbor", "office", "dollars"))
+    first, *others = result["hits"]
     assert first["complete"] and "4,120 dollars" in first["body"]
     # The forward and the original are one hit, and the reply shows what it adds.
     assert len(first["same_text"]) == 1
@@ -80,20 +78,18 @@ def test_a_search_shows_short_mails_whole_copies_once_and_stops_before_weaker_hi
     assert "says Dora" in reply["body"] and "[quoted from m1]" in reply["body"]
     assert "4,120" not in reply["body"]
     assert not any(hit["subject"] == "News" for hit in others)
-    assert "weaker hits left off; max_results shows them" in found["note"]
+    assert "weaker hits left off; max_results shows them" in result["note"]
     weaker = run(tools, search("harbor", "office", max_results=10))["hits"]
     assert any(hit.get("subject") == "News" for hit in weaker)
-    # Again, and read: one short line.
     for line in (run(tools, search("dollars"))["hits"][0], run(tools, read(first["message_id"]))):
         assert line | {"same_text": 0} == {"message_id": "m1", "shown": "above", "same_text": 0}
-    # Its pages can still be opened.
     assert "4,120 dollars" in run(tools, read("m1", page=1))["body"]
 
 
-def test_a_word_in_another_spelling_is_searched_so_and_said(tools: LeanTools) -> None:
-    found = run(tools, search("harbro", "dollars"))
-    assert found["hits"][0]["subject"] == "Offer of a harbor office"
-    assert "harbro: searched as harbor" in found["note"]
+def test_misspelled_words_are_corrected_with_a_note(tools: LeanTools) -> None:
+    result = run(tools, search("harbro", "dollars"))
+    assert result["hits"][0]["subject"] == "Offer of a harbor office"
+    assert "harbro: searched as harbor" in result["note"]
     # Words of other people's mail are none.
     assert run(tools, search("sekret"))["hits"] == []
 
@@ -116,13 +112,12 @@ def test_a_long_mail_has_pages(tools: LeanTools) -> None:
     assert sum(page.count("Item ") for page in pages) == 40
     [right] = [number for number, page in enumerate(pages, 1) if "lighthouse" in page]
     assert run(tools, read("<long@t>", find="Lighthouse sold"))["page"] == f"{right} of {last}"
-    # Without either the page that the last search fits.
     again = LeanTools(tools.inbox, View(lean=True))
     run(again, search("lighthouse", max_results=1))
     assert run(again, read("<long@t>"))["page"] == f"{right} of {last}"
 
 
-def test_what_is_shown_whole_counts_as_read_and_any_copy_as_source(file: InboxFile) -> None:
+def test_mails_shown_whole_count_as_read_and_copies_as_sources(file: InboxFile) -> None:
     question = Question(
         "q", "What does the office cost?", BOB, dt.date(2020, 2, 1), answer="4,120 dollars",
         message_ids=("<copy@t>",), answerable=True,
@@ -137,7 +132,7 @@ def test_what_is_shown_whole_counts_as_read_and_any_copy_as_source(file: InboxFi
     assert {"<copy@t>", "<offer@t>"} <= {*event["whole"]} <= {*event["found"]}
 
 
-def test_older_checkpoints_and_the_published_form_meet_what_they_know(tmp_path: Path) -> None:
+def test_older_checkpoints_keep_their_form_and_schemas(tmp_path: Path) -> None:
     (tmp_path / "episode.json").write_text('{"max_turns": 4}')
     assert episode_form(str(tmp_path)) == EpisodeForm(max_turns=4, lean=False)
     assert digest(compact_json(schemas())) == "cf21efe1ac9db846"

@@ -44,7 +44,7 @@ def said(result: types.CallToolResult) -> str:
 
 
 def facts(result: types.CallToolResult) -> dict[str, Any]:
-    """The structured content, which the text must repeat."""
+    """Return the structured content, which the text must repeat."""
     content = result.structured_content
     assert isinstance(content, dict) and json.loads(said(result)) == content
     return content
@@ -57,13 +57,13 @@ def call(inbox: Inbox, name: str, **arguments: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("mode", "protocol"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
 def test_a_session(inbox_file: InboxFile, inbox: Inbox, mode: Mode, protocol: str) -> None:
     """With the handshake over stdin and stdout of a process, without it in this process."""
-    given = {"--inbox": BOB, "--db": str(inbox_file.path)}
+    values = {"--inbox": BOB, "--db": str(inbox_file.path)}
     command = ["-m", "art_e"]
     [package] = json.loads((ROOT / "server.json").read_text("utf-8"))["packages"]
-    for each in package["packageArguments"]:
-        name = each.get("name")
-        command += [name, given.pop(name)] if name else [each["value"]]
-    assert not given
+    for argument in package["packageArguments"]:
+        name = argument.get("name")
+        command += [name, values.pop(name)] if name else [argument["value"]]
+    assert not values
     command += ["--as-of", AS_OF]
     process = StdioServerParameters(command=sys.executable, args=command)
 
@@ -139,7 +139,7 @@ def test_long_mail_comes_in_pages(inbox: Inbox) -> None:
     assert more == f"{len(everyone) - NAMED_RECIPIENTS} more"
 
 
-def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
+def test_thread_shows_each_text_once_oldest_first(tmp_path: Path) -> None:
     first = "The lease of the harbor office ends on May 3, so we have to decide soon.\nBob"
     quoted = "> The lease of the harbor office ends on May 3,\n> so we have to decide soon.\n> Bob"
     question = "Which office would be cheaper for all of us in the long run?"
@@ -164,9 +164,9 @@ def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
 
 
 def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: Path) -> None:
-    told = {"subject": "Re: Minutes", "to": ANN}
+    head = {"subject": "Re: Minutes", "to": ANN}
     days = range(10, 15)
-    minutes = [raw(f"<m{n}@t>", **told, body=f"{n} " * 2_000, date=date_header(n)) for n in days]
+    minutes = [raw(f"<m{n}@t>", **head, body=f"{n} " * 2_000, date=date_header(n)) for n in days]
     with new_file(tmp_path / "i.duckdb", [hostile_mail(), *minutes]) as file:
         inbox = file.open_inbox(ANN)
         pages = [call(inbox, "read_thread", message_id="<m10@t>", page=n) for n in (1, 2, 3)]
@@ -188,7 +188,7 @@ def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: P
 
 @pytest.fixture
 def server(process: Process, inbox_file: InboxFile, ctrl_c: None) -> Iterator[Server]:
-    """A server process after the handshake, to say what no client says."""
+    """Start a server process after the handshake, to say what no client says."""
     command = ("mcp", "--inbox", BOB, "--db", inbox_file.path)
     started = process(*command, stdin=subprocess.PIPE, errors="surrogateescape")
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
@@ -218,8 +218,8 @@ def test_stdout_carries_the_protocol_and_nothing_else(server: Server) -> None:
     say(server, "", "garbage", "[]", "{}", "\udcff\udcfe", "[" * 100_000, '{"jsonrpc":"1.0"}')
     harbor = {"name": "search_emails", "arguments": {"keywords": ["harbor"]}}
     # Lone surrogates are not JSON to the library, which drops the line.
-    for made in ({"name": "\ud800"}, harbor):
-        say(server, json.dumps({"id": 5, "method": "tools/call", "params": made, **RPC}))
+    for request in ({"name": "\ud800"}, harbor):
+        say(server, json.dumps({"id": 5, "method": "tools/call", "params": request, **RPC}))
     assert json.loads(hear(server)["result"]["content"][0]["text"])["hits"]
     stdout, stderr = server.communicate(timeout=WAIT_S)
     assert (server.returncode, stdout) == (0, "")
@@ -227,7 +227,7 @@ def test_stdout_carries_the_protocol_and_nothing_else(server: Server) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGPIPE])
-def test_ctrl_c_or_a_client_that_left_end_it_quietly(server: Server, end: signal.Signals) -> None:
+def test_server_ends_quietly_on_ctrl_c_or_disconnect(server: Server, end: signal.Signals) -> None:
     assert server.stdout is not None and server.stderr is not None
     if end is signal.SIGINT:
         server.send_signal(end)

@@ -32,8 +32,8 @@ LONG = " ".join(f"Topic{number} comes up here." for number in range(60))
 @pytest.mark.parametrize("case", CASES["first"])
 def test_the_first_passage(case: dict[str, Any]) -> None:
     mails = [mail(number, **fields) for number, fields in enumerate(case["mails"], start=1)]
-    for each in mails:
-        each["body"] = each["body"].replace("LONG", LONG)
+    for fields in mails:
+        fields["body"] = fields["body"].replace("LONG", LONG)
     passage = ranked_passages(case["question"], mails, mails)[0]
     assert passage.text.endswith(case["passage"])
     assert passage.sentence in passage.text

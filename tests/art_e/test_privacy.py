@@ -20,7 +20,7 @@ from tests.command_line import ANN, MAILS, Process, Run, the_error
 from tests.provider import MODELS, Provider, Reply, Request, json_server, openai, says, stand_in
 
 
-def test_whatever_holds_mail_is_the_users_alone(art_e: Run, home: Path, tmp_path: Path) -> None:
+def test_files_with_mail_are_private(art_e: Run, home: Path, tmp_path: Path) -> None:
     (tmp_path / "1.eml").write_bytes(MAILS[0].data)
     before = os.umask(0o022)
     try:
@@ -28,14 +28,14 @@ def test_whatever_holds_mail_is_the_users_alone(art_e: Run, home: Path, tmp_path
         assert art_e("ask", "When does the lease end?").exit_code == 0
     finally:
         os.umask(before)
-    made = [home, *home.rglob("*")]
-    assert {each.name for each in made} >= {"inbox.duckdb", "trajectories.jsonl", "config.json"}
-    modes = {str(each): stat.S_IMODE(each.stat().st_mode) for each in made}
-    assert modes == {str(each): 0o700 if each.is_dir() else 0o600 for each in made}
+    files = [home, *home.rglob("*")]
+    assert {each.name for each in files} >= {"inbox.duckdb", "trajectories.jsonl", "config.json"}
+    modes = {str(each): stat.S_IMODE(each.stat().st_mode) for each in files}
+    assert modes == {str(each): 0o700 if each.is_dir() else 0o600 for each in files}
 
 
-def asked(process: Process, db: Path, model: str, folder: Path) -> tuple[int, str]:
-    """The exit code and the notes of `art-e ask` as a process of its own in a folder."""
+def run_ask(process: Process, db: Path, model: str, folder: Path) -> tuple[int, str]:
+    """Return the exit code and notes of `art-e ask` as a process of its own in a folder."""
     command = ["ask", "When does the lease end?", "--inbox", ANN, "--db", db, "--model", model]
     started = process(*command, cwd=folder)
     _, notes = started.communicate(timeout=WAIT_S)
@@ -44,14 +44,14 @@ def asked(process: Process, db: Path, model: str, folder: Path) -> tuple[int, st
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment in which nothing of a provider is set."""
+    """Unset all variables of providers."""
     for name in [each for each in os.environ if "OPENAI" in each]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     return monkeypatch
 
 
-def test_no_proxy_hears_of_a_model_on_this_machine(
+def test_local_models_are_called_without_a_proxy(
     tmp_path: Path, db: Path, process: Process, bare: pytest.MonkeyPatch
 ) -> None:
     def overhears(_: Request) -> object:
@@ -65,12 +65,12 @@ def test_no_proxy_hears_of_a_model_on_this_machine(
             bare.setenv(name.lower(), place)
         port = model.base_url.rpartition(":")[2]
         bare.setenv("HOSTED_VLLM_API_BASE", f"http://localhost:{port}")
-        _, notes = asked(process, db, "hosted_vllm/mine", tmp_path)
+        _, notes = run_ask(process, db, "hosted_vllm/mine", tmp_path)
         assert proxy.requests == []
         assert model.requests, notes
 
 
-def test_a_folder_does_not_decide_where_mail_goes(
+def test_env_file_sets_only_keys(
     tmp_path: Path, db: Path, process: Process, bare: pytest.MonkeyPatch
 ) -> None:
     """Of the working directory's `.env` keys count, and neither an address nor a proxy."""
@@ -91,7 +91,7 @@ def test_a_folder_does_not_decide_where_mail_goes(
         (tmp_path / ".env").write_text(text)
         bare.setenv("OPENAI_BASE_URL", model.base_url)
         for name, code in (("openai/o3", 0), ("hosted_vllm/mine", 2)):
-            ended, notes = asked(process, db, name, tmp_path)
+            ended, notes = run_ask(process, db, name, tmp_path)
             [note] = [each for each in notes.splitlines() if each.startswith(".env")]
             named = note.partition(" of: ")[2].split(", ")
             assert refused.keys() <= {*named} and "OPENAI_API_KEY" not in named
@@ -103,7 +103,7 @@ def test_a_folder_does_not_decide_where_mail_goes(
 @pytest.mark.parametrize("model", [*MODELS, "openai/gpt-5.5", "ollama/mine", "cohere_chat/mine"])
 def test_a_redirect_is_refused_with_both_hosts(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trapped: list[str] = []
-    asked: list[str] = []
+    paths: list[str] = []
     statuses: list[int] = []
 
     def trap(_: str, path: str, *__: object) -> tuple[int, object]:
@@ -111,7 +111,7 @@ def test_a_redirect_is_refused_with_both_hosts(model: str, monkeypatch: pytest.M
         return 200, {}
 
     def send_on(_: str, path: str, *__: object) -> Reply:
-        asked.append(path)
+        paths.append(path)
         return Reply(b"{}", statuses[-1], {"Location": f"{there}/v1?key=4"})
 
     with json_server(trap) as there, json_server(send_on) as here:
@@ -119,12 +119,12 @@ def test_a_redirect_is_refused_with_both_hosts(model: str, monkeypatch: pytest.M
         hosts = [each.removeprefix("http://") for each in (here, there)]
         for status in (301, 302, 303, 307, 308):
             statuses.append(status)
-            asked.clear()
+            paths.clear()
             with pytest.raises(PolicyError) as error:
                 act(LitellmPolicy(model, ModelOptions(), QUICK))
             assert f"{model}: {hosts[0]} redirects the call to {hosts[1]}, and" in str(error.value)
             assert (error.value.kind, error.value.retries) == ("redirect", 0)
-            assert len(asked) == 1
+            assert len(paths) == 1
         if model.startswith("openai"):
             streamed = ModelOptions(on_answer=lambda _: None)
             with pytest.raises(PolicyError, match="redirects are not followed"):
@@ -158,13 +158,13 @@ NAMES = (
 )  # fmt: skip
 
 
-def test_no_value_of_a_key_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_values_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
     # Each begins with the one before, which must not end it.
     keys = {name: "Q7-x+/=" * 2 + "y" * number for number, name in enumerate(NAMES)}
     for name, key in keys.items():
         monkeypatch.setenv(name, key)
-    shown = redact(", ".join(f"Bearer {key}" for key in keys.values()))
-    assert "Q7" not in shown and "y" not in shown.replace(REDACTED, "")
+    redacted = redact(", ".join(f"Bearer {key}" for key in keys.values()))
+    assert "Q7" not in redacted and "y" not in redacted.replace(REDACTED, "")
 
 
 SECRETS = """sk-proj-abcDEF123456_789-xyz sk-proj-...wxyz test-key*********1234 abcd••••••••
@@ -174,10 +174,10 @@ SECRETS = """sk-proj-abcDEF123456_789-xyz sk-proj-...wxyz test-key*********1234 
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("frame", ["Incorrect API key provided: {}. See x.", "('{}',)"])
-def test_what_has_the_shape_of_a_key_does_not_pass(secret: str, frame: str) -> None:
-    shown = redact(frame.format(secret))
-    assert REDACTED in shown
-    assert secret[:6] not in shown and secret[-4:] not in shown
+def test_text_shaped_like_a_key_is_redacted(secret: str, frame: str) -> None:
+    redacted = redact(frame.format(secret))
+    assert REDACTED in redacted
+    assert secret[:6] not in redacted and secret[-4:] not in redacted
 
 
 ECHOED = "sk-proj-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0"
@@ -191,10 +191,10 @@ def test_a_key_is_redacted(before: str, after: str, start: int, size: int, gap: 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENAI_API_KEY", ECHOED)
         patched.setenv("VLLM_API_KEY", "correct-horse-battery")
-        shown = without_keys(f"{before}{ECHOED[start : start + size]}{after}")
-        kept = [ECHOED[at : at + 8] for at in range(8, len(ECHOED) - 7)]
-        assert not any(each in shown for each in kept)
-        assert shown.replace(REDACTED, "").startswith(before.rstrip("-"))
+        redacted = without_keys(f"{before}{ECHOED[start : start + size]}{after}")
+        pieces = [ECHOED[at : at + 8] for at in range(8, len(ECHOED) - 7)]
+        assert not any(each in redacted for each in pieces)
+        assert redacted.replace(REDACTED, "").startswith(before.rstrip("-"))
         assert gap.join(ECHOED)[9:] not in without_keys(f"{before}{gap.join(ECHOED)}{after}")
         text = "The provider's battery, of horses, sk-or-what, 2001-05-03, <lease.1@x.example>"
         assert without_keys(text) == text
@@ -204,7 +204,7 @@ def test_a_key_is_redacted(before: str, after: str, start: int, size: int, gap: 
         assert redact("got correct-ho...ery, want another") == f"got {REDACTED}, want another"
 
 
-def test_a_key_that_a_server_sends_back_is_nowhere(art_e: Run, db: Path, home: Path) -> None:
+def test_keys_echoed_by_a_server_are_redacted(art_e: Run, db: Path, home: Path) -> None:
     says_it = answer(f"Your key is {ECHOED}, or {ECHOED[8:22]} and {' '.join(ECHOED)}")
     replies = [says(f"{ECHOED}?", search("lease")), says(None, says_it)]
     with openai(replies, ECHOED):
@@ -217,5 +217,5 @@ def test_a_key_that_a_server_sends_back_is_nowhere(art_e: Run, db: Path, home: P
 
 
 def test_names_of_files_show_no_folder() -> None:
-    for name, shown in table_rows(__file__, "public_names.tsv"):
-        assert public_name(name) == shown
+    for name, public in table_rows(__file__, "public_names.tsv"):
+        assert public_name(name) == public

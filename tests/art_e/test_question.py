@@ -47,7 +47,7 @@ def test_loads_a_bare_file_of_the_public_form(tmp_path: Path) -> None:
      ({"answer": None, "kind": "unanswerable"}, False), ({"kind": "unanswerable"}, False),
      ({"answerable": False}, False)],
 )  # fmt: skip
-def test_tells_what_is_answerable(tmp_path: Path, fields: Any, answerable: bool | None) -> None:
+def test_answerable_may_be_implied(tmp_path: Path, fields: Any, answerable: bool | None) -> None:
     source = write(tmp_path / "q.jsonl", {**PUBLIC, **fields})
     assert load_questions(source)[0].answerable is answerable
 
@@ -69,13 +69,13 @@ def test_loads_a_folder_of_splits(tmp_path: Path) -> None:
     write(tmp_path / "test.jsonl", {**PUBLIC, "id": 3, "split": "test"})
     write(tmp_path / "questions.jsonl", {**PUBLIC, "id": 4})
     folder = str(tmp_path)
-    found = [(each.id, each.split) for each in load_questions(folder)]
-    assert found == [("1", "train"), ("2", "train"), ("3", "test")]
+    loaded = [(each.id, each.split) for each in load_questions(folder)]
+    assert loaded == [("1", "train"), ("2", "train"), ("3", "test")]
     assert [each.id for each in load_questions(folder, "test")] == ["3"]
     assert "validation" in refused(folder, split="validation")
 
 
-def test_refuses_what_holds_no_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_sources_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "load_dataset", lambda _: pytest.fail("asked the hub"))
     for mistyped in ("missing", "sets/missing.jsonl", "~/sets", "a/b/c"):
         assert mistyped in refused(mistyped)
@@ -91,8 +91,8 @@ def test_loads_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         "spare": datasets.Dataset.from_list([{**PUBLIC, "id": 4}]),
     }
     monkeypatch.setattr(datasets, "load_dataset", {"someone/some.questions": parts}.get)
-    found = [(each.id, each.split) for each in load_questions("someone/some.questions")]
-    assert found == [("1", "train"), ("2", "train"), ("3", "test"), ("4", None)]
+    loaded = [(each.id, each.split) for each in load_questions("someone/some.questions")]
+    assert loaded == [("1", "train"), ("2", "train"), ("3", "test"), ("4", None)]
 
 
 INFERRED = "query_date answer message_ids equivalent_ids kind difficulty split".split()

@@ -96,9 +96,9 @@ def test_a_lock_excludes_other_processes_until_its_holder_dies(tmp_path: Path) -
 
 
 @given(st.text(st.characters()), st.integers(0, 50))
-def test_whatever_the_text_it_is_one_line_that_can_be_written(text: str, most: int) -> None:
-    line = cut_line(text, most)
-    assert len(line) <= most + len("...") and len(line.splitlines()) <= 1
+def test_cut_lines_can_be_written(text: str, limit: int) -> None:
+    line = cut_line(text, limit)
+    assert len(line) <= limit + len("...") and len(line.splitlines()) <= 1
     line.encode()
 
 
@@ -109,10 +109,10 @@ FRAGMENTS = st.lists(
 
 
 @given(FRAGMENTS.map("".join))
-def test_no_token_that_steers_is_left_and_the_text_reads_the_same(said: str) -> None:
-    written = observation_json({"body": said})
+def test_control_tokens_are_broken_and_text_reads_the_same(text: str) -> None:
+    written = observation_json({"body": text})
     assert not any(each in written for each in STEERING)
-    assert json.loads(written) == {"body": said}
-    plain = without_markup(said)
+    assert json.loads(written) == {"body": text}
+    plain = without_markup(text)
     assert not any(each in plain for each in STEERING)
-    assert plain.replace(" ", "") == said
+    assert plain.replace(" ", "") == text

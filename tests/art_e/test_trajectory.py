@@ -21,10 +21,10 @@ def test_a_line_gives_the_trajectory_back() -> None:
     for cost in (None, 0.1):
         text = builders.TEXT
         fields = {"policy": {"value": {text: [text, None, 1]}}, "verdict": {"reason": text}}
-        made = trajectory(text, cost_usd=cost, **fields)
-        line = made.to_line()
+        episode = trajectory(text, cost_usd=cost, **fields)
+        line = episode.to_line()
         assert "\n" not in line
-        assert Trajectory.from_line(line) == made
+        assert Trajectory.from_line(line) == episode
 
 
 def test_another_bad_line_is_an_error(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
     episode.step(message(text="Let me think."))
     episode.step(message(read(LEASE), call("send_money", '{"to": [[]]}')))
     episode.step(message(answer("On May 3.", "m1", "<no@t>")))
-    made = episode_record(episode, "r", "scripted", {})
-    searched, missed, silent, seen, wrong, final = made.events
+    record = episode_record(episode, "r", "scripted", {})
+    searched, missed, silent, seen, wrong, final = record.events
     keywords, place = {"keywords": ["lease"]}, {"message_id": LEASE}
     expected = {"turn": 1, "tool": "search_emails", "arguments": keywords, "found": [LEASE]}
     assert searched == expected
@@ -62,10 +62,10 @@ def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
     assert wrong.keys() == {"turn", "tool", "error", "notes"}
     assert "one turn left" in wrong["notes"][0]
     assert final["cited"] == [LEASE, "<no@t>"]
-    assert made.mails_read == [LEASE]
+    assert record.mails_read == [LEASE]
     assert [len(turn.calls) for turn in exchanges(episode.messages)] == [2, 0, 2, 1]
-    row = json.loads(made.to_line())
-    assert row.pop("events") == made.events
+    row = json.loads(record.to_line())
+    assert row.pop("events") == record.events
     with pytest.raises(ValueError, match="events"):
         Trajectory.from_line(json.dumps(row))
 
@@ -73,8 +73,8 @@ def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
 CONFIG = {"model": "offline", "max_turns": 10, "questions": "Zürich.jsonl"}
 
 
-def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> None:
-    # So many at once that two must fall into one second.
+def test_runs_of_the_same_second_get_separate_folders(tmp_path: Path) -> None:
+    # Enough at once that two fall into one second.
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: start_run("ask", CONFIG, tmp_path), range(24)))
     assert len({run.folder for run in runs}) == 24
@@ -92,8 +92,8 @@ def test_folder_left_by_a_kill_is_reused(tmp_path: Path, monkeypatch: pytest.Mon
     assert start_run("eval", CONFIG, tmp_path, out).config["model"] == "offline"
     assert [each.name for each in out.iterdir()] == ["config.json"]
     (tmp_path / "file").write_text("x")
-    for taken in (out, tmp_path / "file", tmp_path / "file" / "inside"):
-        assert "--out" in the_error(start_run, "eval", {"model": "other"}, tmp_path, taken)
+    for place in (out, tmp_path / "file", tmp_path / "file" / "inside"):
+        assert "--out" in the_error(start_run, "eval", {"model": "other"}, tmp_path, place)
     assert find_run("run", tmp_path).config["model"] == "offline"
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.models.base import Usage
-from art_e.runs import Run, held, read_trajectories, start_run
+from art_e.runs import Run, locked_run, read_trajectories, start_run
 from art_e.storage import append_line, whole_lines
 from art_e.tools import WHOLE_VIEW
 from data_pipeline.synthetic.world import WorldConfig, questions
@@ -212,7 +212,8 @@ def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -
         # The inbox file may have moved, and the limit be higher.
         assert killed(out, max_cost_usd=7.0, command="art-e ...", db="elsewhere.duckdb") == run
     assert 'made with inbox "0", not "1"' in the_error(killed, inbox="1")
-    with held(run), pytest.raises(UserError, match="under way in another process"), held(run):
+    busy = pytest.raises(UserError, match="under way in another process")
+    with locked_run(run), busy, locked_run(run):
         pass
     # Complete runs are skipped.
     run.finish()

@@ -21,7 +21,7 @@ from tests.queries import material
 
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
-    """A file of three mails: two from Ann, one to a list that was imported for Me."""
+    """Make a file of three mails: two from Ann, one to a list that was imported for Me."""
     path = tmp_path / "inbox.duckdb"
     mails = [
         raw("<1@t>", to="bob@test.example, ann@test.example"),
@@ -59,7 +59,7 @@ def test_a_damaged_file_is_refused(db: Path, spoil: Callable[[Path], object], wh
     assert message.endswith("--replace") is db.exists()
 
 
-def test_inboxes_are_counted_by_role_and_owners_are_those_of_imports(db: Path) -> None:
+def test_inboxes_are_counted_by_role(db: Path) -> None:
     with InboxFile(db) as file:
         assert file.inboxes() == [
             InboxSummary("me@test.example", emails=1, sent=0, received=0),
@@ -120,7 +120,7 @@ def test_eight_threads_may_share_an_inbox(world: InboxFile) -> None:
         assert answers == list(pool.map(search, [world.open_inbox(address) for _ in range(8)]))
 
 
-def test_a_reader_goes_on_with_the_file_that_it_opened(tmp_path: Path) -> None:
+def test_reader_keeps_the_file_that_it_opened(tmp_path: Path) -> None:
     db = tmp_path / "inbox.duckdb"
     with new_file(db, [raw(f"<old{n}@t>", subject=f"Barley {n}") for n in range(50)]) as old:
         inbox = old.open_inbox(BOB)

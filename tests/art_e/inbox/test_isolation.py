@@ -62,7 +62,7 @@ class Leaky(NamedTuple):
 
 
 def changed(message: RawMessage, number: int, **headers: str | None) -> RawMessage:
-    """The mail with other headers; None takes one out."""
+    """Return the mail with other headers; None removes one."""
     mail = email.message_from_bytes(message.data, policy=email.policy.default)
     for name, value in headers.items():
         del mail[name.replace("_", "-")]
@@ -82,7 +82,6 @@ def parties_of(mail: ParsedEmail) -> frozenset[str]:
 
 
 def sent(message: RawMessage, *owners: str, ids: Iterable[str] = ()) -> Sent:
-    """The facts of a mail with the ids of its copies."""
     mail = parsed(message)
     return Sent(frozenset({mail.message_id, *ids}), parties_of(mail).union(owners), mail.sent_at)
 
@@ -148,19 +147,19 @@ def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.
             assert canonical in (mail.ids if mail.ids in visible else {None})
 
 
-def test_many_are_read_as_each_is_read_from_the_file_and_from_memory(leaky: Leaky) -> None:
+def test_reading_many_mails_equals_reading_each(leaky: Leaky) -> None:
     # Aliases and mails of others are among them, as are ids that come twice or name nothing.
     ids = sorted(message_id for mail in leaky.mails for message_id in mail.ids)
-    wanted = [*ids, ids[0], "", f" {ids[1].strip('<>')} "]
+    requested = [*ids, ids[0], "", f" {ids[1].strip('<>')} "]
     for address in ("copied1@test.example", leaky.made_of.addresses[0]):
         with InboxFile(leaky.file.path) as file:
             inbox = file.open_inbox(address, leaky.made_of.days[12])
-            found = inbox.read_many(wanted)
-            assert found[:9] == [inbox.read(each) for each in wanted[:9]]
+            mails = inbox.read_many(requested)
+            assert mails[:9] == [inbox.read(each) for each in requested[:9]]
             for _ in range(2):
                 inbox.search(["project"])
-            assert inbox.read_many(wanted) == found == [inbox.read(each) for each in wanted]
-            assert 0 < sum(each is not None for each in found) < len(wanted)
+            assert inbox.read_many(requested) == mails == [inbox.read(each) for each in requested]
+            assert 0 < sum(each is not None for each in mails) < len(requested)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def test_many_are_read_as_each_is_read_from_the_file_and_from_memory(leaky: Leak
      "COPY (SELECT 1) TO '{other}'", "SET enable_external_access = true", "DELETE FROM emails",
      "CREATE TABLE mine (i INTEGER)"],
 )  # fmt: skip
-def test_a_file_is_read_only_and_alone(leaky: Leaky, tmp_path: Path, statement: str) -> None:
+def test_file_is_read_only_and_isolated(leaky: Leaky, tmp_path: Path, statement: str) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("secret\n1\n")
     places = {"secret": secret, "other": tmp_path / "other.db"}
@@ -178,7 +177,7 @@ def test_a_file_is_read_only_and_alone(leaky: Leaky, tmp_path: Path, statement: 
     assert list(tmp_path.iterdir()) == [secret]
 
 
-def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
+def test_mails_with_the_same_id_are_distinguished(tmp_path: Path) -> None:
     """The first keeps it; the other is named by what it says, in this inbox alone."""
     mails = [
         raw("<same@t>", subject="First", to=BOB),
@@ -207,7 +206,7 @@ OPERATORS = ("subject:", "-subject:", "", "-", "from:", "filename:")
 
 
 def fields(message_id: str, to: str, number: int, texts: list[str]) -> RawMessage:
-    """A mail with the texts in its subject, its body, and a sender's name of them."""
+    """Make a mail with the texts in its subject, its body, and a sender's name of them."""
     sender = f"{' '.join(texts)} <s@test.example>"
     date = dt.datetime(2020, 1, 1, 0, number, tzinfo=dt.UTC)
     body = " | ".join(texts)
@@ -225,19 +224,19 @@ def test_no_character_outside_an_inbox_changes_a_result_inside(tmp_path: Path) -
     for first in range(0, len(drawn), size):
         placed = dict(enumerate(drawn[first : first + size]))
         inside = {n: f"Q{n}{char}z{n}" for n, char in placed.items()}
-        own, others = [], []
+        inside_mails, others = [], []
         for number in range(MAILS_OF_SET):
-            mine = list(inside)[number::MAILS_OF_SET]
-            own.append(fields(f"<in{number}@t>", BOB, number, [inside[n] for n in mine]))
-            around = [f"q{n}z{n} q{n} z{n} {placed[n]} {inside[n]}" for n in mine]
+            part = list(inside)[number::MAILS_OF_SET]
+            inside_mails.append(fields(f"<in{number}@t>", BOB, number, [inside[n] for n in part]))
+            around = [f"q{n}z{n} q{n} z{n} {placed[n]} {inside[n]}" for n in part]
             others.append(fields(f"<out{number}@t>", "zoe@test.example", number, around))
         # One text of each mail, all in one query.
         numbers = [*placed]
         sets = [numbers[at : at + MAILS_OF_SET] for at in range(0, len(placed), MAILS_OF_SET)]
         operators = OPERATORS if first == 0 else OPERATORS[:1]
         with (
-            new_file(tmp_path / "whole.duckdb", [*own, *others]) as whole,
-            new_file(tmp_path / "alone.duckdb", own) as alone,
+            new_file(tmp_path / "whole.duckdb", [*inside_mails, *others]) as whole,
+            new_file(tmp_path / "alone.duckdb", inside_mails) as alone,
         ):
             inboxes = [file.open_inbox(BOB) for file in (whole, alone)]
             for ours, operator in itertools.product(sets, operators):
@@ -246,13 +245,13 @@ def test_no_character_outside_an_inbox_changes_a_result_inside(tmp_path: Path) -
                     joint = " OR " if operator[:1] != "-" else " "
                     text = joint.join(f'{operator}"{each}"' for each in form)
                     query = parse_query(text, dt.date(2020, 1, 1))
-                    found = [
+                    hits = [
                         message_ids(inbox.search([], query=query, max_results=NO_LIMIT))
                         for inbox in inboxes
                     ]
-                    assert found[0] == found[1], ascii(text)
+                    assert hits[0] == hits[1], ascii(text)
                     if operator == "subject:" and form[0] == inside[some[0]]:
-                        assert len(found[0]) == len(some)
+                        assert len(hits[0]) == len(some)
 
 
 # ---- Owners: copies of one mail differ, and what an inbox shows comes from its owner's
@@ -284,7 +283,7 @@ class Copy(NamedTuple):
 
 
 def owned_copies(rng: Random, any_id: bool, mails: int = 24) -> list[Copy]:
-    """Copies of each mail for some of the owners, sometimes two for one."""
+    """Make copies of each mail for some of the owners, sometimes two for one."""
     copies: list[Copy] = []
     for number in range(mails):
         people = rng.sample((ANN, HOME, BOB, CY, DEE), rng.randint(2, 4))
@@ -330,23 +329,22 @@ def write_owned(path: Path, copies: Collection[Copy], any_id: bool, rng: Random)
 
 
 def is_in_inbox(copy: Copy, person: Collection[str], copies: Collection[Copy]) -> bool:
-    """Whether one of the person's addresses imported it, or sent or got it and imported no other
-    copy nor a mail of its id."""
+    """Return True if one of the person's addresses imported it, or sent or got it and imported
+    neither another copy nor a mail of its id."""
     return copy.owner in person or (
         not parties_of(copy.mail).isdisjoint(person)
         and not any(
-            each.mail.message_id == copy.mail.message_id or each.digest == copy.digest
-            for each in copies
-            if each.owner in person
+            other.mail.message_id == copy.mail.message_id or other.digest == copy.digest
+            for other in copies
+            if other.owner in person
         )
     )
 
 
 def write_people(path: Path, person: Sequence[str]) -> None:
-    """Merge the person's addresses, also those that the file lacks."""
     with duckdb.connect(str(path)) as connection:
-        for each in person:
-            connection.execute("INSERT INTO people VALUES (?, ?)", [each, person[0]])
+        for address in person:
+            connection.execute("INSERT INTO people VALUES (?, ?)", [address, person[0]])
 
 
 def test_each_owner_sees_one_copy_and_others_the_earliest(tmp_path: Path) -> None:
@@ -378,7 +376,7 @@ def test_each_owner_sees_one_copy_and_others_the_earliest(tmp_path: Path) -> Non
     assert shown(ANN, junk=True, day=6) == person and shown(ANN, junk=True, day=5) == []
     assert shown(BOB, junk=False) == []
     assert shown(BOB, junk=True, day=3) == [("Mallory the Long", ("spam",))]
-    # Cy, who imported nothing, has the earliest that is no spam.
+    # Cy, who imported nothing, has the earliest that is not spam.
     assert shown(CY, junk=False) == [("Dee", ())]
     assert shown(CY, junk=True) == [("Mallory the Long", ())]
 
@@ -399,7 +397,7 @@ SURFACES = ("search", "read", "thread", "mcp", "page", "ask", "sql", "count")
 def shown_on(
     surface: str, side: Side, text: str, ids: list[str], words: list[str], people: dict[str, Any]
 ) -> Any:
-    """What a surface shows of a query, of mails, and of words with filters by people."""
+    """Return what a surface shows of a query, of mails, and of words with filters by people."""
     query = parse_query(text, dt.date(2020, 1, 20))
     file, address, as_of = side.files[query.junk], side.address, side.as_of
     inbox = file.open_inbox(address, as_of)
@@ -431,7 +429,7 @@ def shown_on(
 
 
 def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str]]:
-    """A query of one or two operators, and their names."""
+    """Draw a query of one or two operators, and their names."""
     days = [f"2020-01-{day:02}" for day in range(5, 26)]
     parties = ["quill", f'"quill {mark}"', mark, "person", "ann", BOB, CY, "me"]
     values: dict[str, Sequence[str]] = {
@@ -456,7 +454,7 @@ def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str
 
 @pytest.mark.fire
 @pytest.mark.parametrize("seed", range(tries(1, 24)))
-def test_an_inbox_shows_its_owners_copies_alone(
+def test_inbox_shows_only_its_owners_copies(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the mail of all owners, and after its day, each inbox is what it is alone."""
@@ -469,18 +467,18 @@ def test_an_inbox_shows_its_owners_copies_alone(
     write_owned(tmp_path / "whole.duckdb", copies, any_id, rng)
     for number, person in enumerate(rng.sample(VIEWERS, tries(2, len(VIEWERS)))):
         as_of = rng.choice(DAYS)
-        own = [
-            each
-            for each in copies
-            if is_in_inbox(each, person, copies) and is_before(each.mail.sent_at, as_of)
+        visible = [
+            copy
+            for copy in copies
+            if is_in_inbox(copy, person, copies) and is_before(copy.mail.sent_at, as_of)
         ]
-        others = [each for each in copies if each not in own or each.owner not in person]
-        if not own or not others:
+        others = [each for each in copies if each not in visible or each.owner not in person]
+        if not visible or not others:
             continue
         sides = []
         paths = [tmp_path / f"{number}.{name}.duckdb" for name in ("whole", "alone")]
         shutil.copyfile(tmp_path / "whole.duckdb", paths[0])
-        write_owned(paths[1], own, any_id, rng)
+        write_owned(paths[1], visible, any_id, rng)
         for path in paths:
             write_people(path, person)
             files = {junk: InboxFile(path, junk=junk) for junk in (False, True)}

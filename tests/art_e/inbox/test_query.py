@@ -30,9 +30,9 @@ def mail(
     date = f"{dt.date.fromisoformat(day):%d %b %Y} 09:00:00 +0000" if day else None
     headers = {"sender": sender, "to": to, "X_Gmail_Labels": labels, **headers}
     text = body or f"Mail {number}."
-    made = raw(f"<{number}@x>", subject=subject, body=text, date=date, **headers)
+    mail = raw(f"<{number}@x>", subject=subject, body=text, date=date, **headers)
     files = {attached: b"x"} if attached else {}
-    return with_files(made, files)._replace(in_mbox=True)
+    return with_files(mail, files)._replace(in_mbox=True)
 
 
 def mails(rows: list[dict[str, str]]) -> list[RawMessage]:
@@ -55,8 +55,8 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(db: Path) -> Iterator[dict[bool, InboxFile]]:
-    with InboxFile(db) as kept, InboxFile(db, junk=True) as whole:
-        yield {False: kept, True: whole}
+    with InboxFile(db) as file, InboxFile(db, junk=True) as whole:
+        yield {False: file, True: whole}
 
 
 def numbers(message_ids: list[str]) -> set[int]:
@@ -70,7 +70,7 @@ def found(file: InboxFile, text: str, address: str = ME, as_of: dt.date | None =
 
 
 @pytest.mark.parametrize("text", ["", *FOUND])
-def test_a_query_finds_what_it_says(text: str, files: dict[bool, InboxFile]) -> None:
+def test_queries_find_the_expected_mails(text: str, files: dict[bool, InboxFile]) -> None:
     file = files[is_junk := parse_query(text, TODAY).junk]
     expected = FOUND.get(text, {1, 3, 4, 5, 7, 9})
     for _ in range(3):  # from the file, and from memory
@@ -83,7 +83,7 @@ def test_a_query_finds_what_it_says(text: str, files: dict[bool, InboxFile]) -> 
         assert found(file, text, "landlord@x.example") == set()
 
 
-def test_what_is_not_understood_is_refused_by_its_name() -> None:
+def test_invalid_queries_are_rejected_by_name() -> None:
     for text, error in [*table_rows(__file__, "refused.tsv"), ["(" * 101, "100 brackets"]]:
         assert error in the_user_error(parse_query, text, TODAY), text
 
@@ -93,7 +93,7 @@ SYNTAX = st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join))
 
 
 @given(SYNTAX)
-def test_any_text_is_a_query_or_one_line_says_why_not(text: str) -> None:
+def test_any_text_is_a_query_or_a_one_line_error(text: str) -> None:
     try:
         parse_query(text, TODAY)
     except UserError as error:
@@ -124,7 +124,7 @@ def test_days_as_people_name_them() -> None:
         assert str(day_of(text, TODAY) or "") == day, text
 
 
-def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -> None:
+def test_command_takes_a_query_in_one_or_several_arguments(art_e: Run, db: Path) -> None:
     def found(*arguments: str) -> set[int]:
         hits = json_of(art_e("search", *arguments, "--db", db, "--json"))
         return numbers([each["message_id"] for each in hits])
@@ -145,28 +145,28 @@ def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -
 
 
 def threads(db: Path, address: str = ME, as_of: dt.date | None = None) -> set[frozenset[int]]:
-    """The threads of an inbox by their mails' numbers, those of one mail left out."""
+    """Return the threads of an inbox by their mails' numbers, those of one mail left out."""
     with InboxFile(db) as file:
         inbox = file.open_inbox(address, as_of)
         ids = [hit.message_id for hit in inbox.search([], max_results=99)]
-        found = {each: [mail.message_id for mail in inbox.thread(each)] for each in ids}
-        assert inbox.thread_sizes(ids) == [len(found[each]) for each in ids]
-    for each in ids:
+        threads = {each: [mail.message_id for mail in inbox.thread(each)] for each in ids}
+        assert inbox.thread_sizes(ids) == [len(threads[each]) for each in ids]
+    for message_id in ids:
         # One of its own thread, which is the same from each of its mails, in order of dates.
-        assert each in found[each]
-        assert all(found[other] == found[each] for other in found[each])
-    several = [names for names in found.values() if len(names) > 1]
+        assert message_id in threads[message_id]
+        assert all(threads[other] == threads[message_id] for other in threads[message_id])
+    several = [names for names in threads.values() if len(names) > 1]
     return {frozenset(int(name.strip("<@x>")) for name in names) for names in several}
 
 
 @pytest.mark.parametrize("case", CASES["threads"])
-def test_what_links_mails(case: dict[str, Any], tmp_path: Path) -> None:
+def test_mails_are_linked_into_threads(case: dict[str, Any], tmp_path: Path) -> None:
     make_inbox(tmp_path / "i.duckdb", mails(case["mails"]), owner=ME)
     linked = frozenset(case["linked"])
     assert threads(tmp_path / "i.duckdb") == ({linked} if linked else set())
 
 
-def test_mail_that_an_inbox_lacks_links_nothing_in_it(tmp_path: Path) -> None:
+def test_mail_outside_the_inbox_links_nothing(tmp_path: Path) -> None:
     """Ann sent 1 and 3 to me, and 2, which both belong to, to Bob alone; 4 comes later."""
     sent = [
         mail(1, subject="Plan"),
@@ -181,17 +181,17 @@ def test_mail_that_an_inbox_lacks_links_nothing_in_it(tmp_path: Path) -> None:
     assert threads(tmp_path / "i.duckdb", "ann@x.example", before) == {frozenset({1, 2, 3})}
 
 
-def test_the_commands_show_them(art_e: Run, tmp_path: Path) -> None:
+def test_commands_show_threads(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "i.duckdb"
     text = "The lease of the harbor office ends on May 3, so decide."
     quote = f"\n\nAm 2. Januar 2024 schrieb Bob:\n\n> {text}"
     lease, later = mail(1, subject="Lease", body=text), mail(3, "2024-01-10", subject="Lease")
     reply = mail(2, "2024-01-04", ME, "ann@x.example", "Re: Lease", f"We stay.{quote}")
     make_inbox(db, [lease, reply, later], owner=ME)
-    shown = json_of(art_e("thread", "2@x", "--db", db, "--json"))
-    assert [each["message_id"] for each in shown] == ["<1@x>", "<2@x>"]
-    added = [each["added"].split() for each in shown]
-    assert added == [text.split(), ["We", "stay.", *LEFT_OUT.split()]] and text in shown[1]["body"]
+    thread = json_of(art_e("thread", "2@x", "--db", db, "--json"))
+    assert [each["message_id"] for each in thread] == ["<1@x>", "<2@x>"]
+    added = [each["added"].split() for each in thread]
+    assert added == [text.split(), ["We", "stay.", *LEFT_OUT.split()]] and text in thread[1]["body"]
     printed = art_e("thread", "1@x", "--db", db).stdout
     assert printed.count(text) == 1 and "schrieb" not in printed
     assert art_e("thread", "1@x", "--full", "--db", db).stdout.count(text) == 2

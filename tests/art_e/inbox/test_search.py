@@ -83,12 +83,11 @@ def test_newest_first_among_equals_and_without_keywords(inbox: Inbox) -> None:
     assert inbox.search(["in", "zeppelin"], all_words=True) == []
 
 
-def test_words_as_they_are_searched(inbox: Inbox) -> None:
+def test_searched_words_are_normalised(inbox: Inbox) -> None:
     for form in ("moved", "MOVE", "Mové?"):
         assert set(message_ids(inbox.search([form]))) == {"<move@t>", "<budget@t>"}
     assert inbox.search(["move to portland"]) == inbox.search(["move", "portland"])
     assert inbox.search(["move", "moved"])[0].missing == ()
-    # Stop words matter only alone.
     assert inbox.search(["what is the", "budget"]) == inbox.search(["budget"])
     assert message_ids(inbox.search(["The Who"]))[0] == "<who@t>"
     # Unknown words are missing, once in all their forms, and alone find nothing.
@@ -123,8 +122,8 @@ def test_a_mails_day_is_that_of_its_own_zone(tmp_path: Path) -> None:
             on_the_8th = inbox.search(keywords, sent_after=day(8), sent_before=day(9))
             assert message_ids(on_the_8th) == ["<late@t>"]
             assert message_ids(inbox.search(keywords, sent_after=day(9))) == ["<utc@t>"]
-        for shown in (*on_the_8th, inbox.read("<late@t>")):
-            assert shown is not None and shown.to_json()["date"] == "2020-01-08T22:00-08:00"
+        for mail in (*on_the_8th, inbox.read("<late@t>")):
+            assert mail is not None and mail.to_json()["date"] == "2020-01-08T22:00-08:00"
         for utc, late in ((False, "2020-01-08"), (True, "2020-01-09")):
             hits = builders.run(Tools(inbox, View(utc=utc)), builders.search())["hits"]
             assert [hit["date"] for hit in hits] == ["2020-01-09", late]
@@ -140,11 +139,9 @@ def test_reading_by_id_with_and_without_brackets(inbox: Inbox) -> None:
         assert (inbox.read(other), inbox.canonical_id(other)) == (None, None)
 
 
-@pytest.mark.parametrize(("body", "wanted", "part"), CASES["snippets"])
-def test_the_snippet_is_of_the_own_text_and_has_the_most_words(
-    body: str, wanted: str, part: str
-) -> None:
-    snippet = cut_snippet(filled(body), stems(words(wanted)))
+@pytest.mark.parametrize(("body", "sought", "part"), CASES["snippets"])
+def test_snippet_is_own_text_with_the_most_words(body: str, sought: str, part: str) -> None:
+    snippet = cut_snippet(filled(body), stems(words(sought)))
     assert filled(part) in snippet
     assert not re.search("Betreff|Subject|wrote|Forwarded", snippet)
 
@@ -154,7 +151,6 @@ def test_the_snippet_begins_and_ends_between_words() -> None:
     start = body.rindex(" ", 0, body.index("needle") - SNIPPET_CHARS // 6) + 1
     end = body.rindex(" ", 0, body.index("needle") - SNIPPET_CHARS // 6 + SNIPPET_CHARS)
     assert cut_snippet(body, ["needl"]) == f"...{body[start:end].strip()}..."
-    # At the start and at the end nothing is cut off.
     assert cut_snippet(body, ["four"]).startswith("four four")
     assert cut_snippet("four " * 100 + "needle", ["needl"]).endswith(" needle")
 
@@ -166,16 +162,13 @@ def test_the_snippet_finds_every_form_of_a_word(word: str) -> None:
 
 
 @given(st.text(st.sampled_from("ab é\n.\u0301界"), max_size=900), st.sampled_from("abé"))
-def test_snippets_are_short_lines_of_the_body(body: str, wanted: str) -> None:
-    snippet = cut_snippet(body, words(wanted))
+def test_snippets_are_short_lines_of_the_body(body: str, sought: str) -> None:
+    snippet = cut_snippet(body, words(sought))
     assert len(snippet) <= 2 * SNIPPET_CHARS + 6 and "\n" not in snippet
     line = " ".join(body.split())
     assert snippet.removeprefix("...").removesuffix("...") in line
     if len(body) <= SNIPPET_CHARS:
         assert snippet == line
-
-
-# Copies
 
 
 def test_mails_that_say_the_same_are_one_hit(tmp_path: Path) -> None:
@@ -195,8 +188,8 @@ def test_mails_that_say_the_same_are_one_hit(tmp_path: Path) -> None:
             assert copies == {"<file@t>": 1, "<other@t>": 1, "<b@t>": 2}
             for count in (1, 2, 3):
                 assert inbox.search(keywords, max_results=count) == hits[:count]
-        shown = builders.run(Tools(inbox), builders.search())["hits"]
-        assert [hit.get("copies") for hit in shown] == [None, None, 2]
+        listed = builders.run(Tools(inbox), builders.search())["hits"]
+        assert [hit.get("copies") for hit in listed] == [None, None, 2]
         assert {*inbox.copies("a@t")} == {"<a@t>", "<b@t>"} and inbox.copies("c@t") == []
         # Its copy counts as a gold mail.
         gold = replace(builders.QUESTION, message_ids=("<a@t>",))
@@ -212,15 +205,15 @@ CHARACTERS = [*map(chr, range(1, 0xD800)), *map(chr, range(0xE000, sys.maxunicod
 
 @pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0301\u0316\u0334e\u0301", "\u3099\u0301"])
 def test_accents_of_several_classes_take_linear_time(marks: str) -> None:
-    begun = time.process_time()
+    started = time.process_time()
     text = f"caf\u00e9 {marks * tries(100_000, 1_000_000)}"
     assert words(text)[0] == "cafe"
-    assert time.process_time() - begun < tries(5, 50)
+    assert time.process_time() - started < tries(5, 50)
     short = f"x{marks * 40}"
     assert fold(short) == fold("".join(sorted(short, key=unicodedata.combining)))
 
 
-def test_what_is_indexed_is_the_same_in_sql(world: InboxFile) -> None:
+def test_sql_indexes_the_same_words(world: InboxFile) -> None:
     rng = Random(1)
     odd = "ab1@@..-_+ \u00e9\u6771\u4eac\u90fd\u3067\uac00\u30fc\u3005"
     texts = ["".join(rng.choices(odd, k=rng.randint(0, 30))) for _ in range(500)]
@@ -252,8 +245,8 @@ def test_cjk_is_found_by_any_part_of_it(tmp_path: Path) -> None:
             ("\uc11c\uc6b8", ["seoul"]), ("lease2024", ["kyoto"]), ("\u79cb", ["one"]),
             ("\u6771\u90fd", []),
         ):  # fmt: skip
-            found = message_ids(inbox.search([words]))
-            assert sorted(found) == sorted(f"<{each}@t>" for each in expected)
+            ids = message_ids(inbox.search([words]))
+            assert sorted(ids) == sorted(f"<{each}@t>" for each in expected)
         for phrase in ('"\u6771\u4eac"', '"\u90fd\u3067"'):
             query = parse_query(phrase, dt.date(2024, 1, 1))
             assert message_ids(inbox.search(query.words, query=query)) == ["<tokyo@t>"]
@@ -274,8 +267,8 @@ def test_words_are_found_in_the_forms_of_their_language(tmp_path: Path) -> None:
             # Words of the mail itself, which SQL knows too, in the one order of both.
             query = Query([text])
             with plain_connection(file.path) as connection:
-                shown = [as_row(each) for each in run_query(inbox, query)]
-                assert shown == run_sql(connection, BOB, None, query)
+                rows = [as_row(each) for each in run_query(inbox, query)]
+                assert rows == run_sql(connection, BOB, None, query)
 
 
 def test_a_trademark_sign_and_a_fraction_end_a_word() -> None:
