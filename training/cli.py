@@ -209,8 +209,8 @@ def _fewer_unanswerable(questions: list[Question], share: float) -> list[Questio
 
 
 def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
-    seeds, form = range(*getattr(worlds, split)), (worlds.short, worlds.vocabulary, NAMES)
-    return [WorldConfig(worlds.size, seed, *form) for seed in seeds]
+    form = (worlds.short, worlds.vocabulary, NAMES, None, worlds.stories)
+    return [WorldConfig(worlds.size, seed, *form) for seed in range(*getattr(worlds, split))]
 
 
 @functools.cache

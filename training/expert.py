@@ -31,6 +31,7 @@ NO_LOSS = -100  # TRL's and transformers' mark of a token without loss
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
 _WORD = re.compile(r"[\w'’-]+")
 _AT_ONCE = 500  # questions that a worker process plays at a time; fewer are played in this one
+_NAME = re.compile(r"(?:[A-ZÀ-Þ][\w’-]*\w ?)+")  # words that begin with a capital
 
 
 class MarkedTokens(NamedTuple):
@@ -167,7 +168,7 @@ def _play(
         expert = Expert(episode, each, Random(f"{seed}/{each.question.id}"), noise, form.spaced)
         expert.play()
         # The expert knows that it must give up otherwise, and a model can't.
-        if episode.rubric.found_gold is not False and expert.saw_evidence():
+        if not expert.lost and expert.saw_evidence():
             conversations.append((each.question.id, episode.messages))
     return conversations
 
@@ -176,13 +177,15 @@ def _play(
 class Expert:
     """Plays `episode` about the question and gold mails of `planted`, with mistakes by `rng`. With
     `leading_space` a text in its calls begins with a space if it does where it is copied from: a
-    small model copies tokens, and a word after a space has other ones."""
+    small model copies tokens, and a word after a space has other ones. It is `lost` if searches for
+    all words did not find all gold mails."""
 
     episode: Episode
     planted: Planted
     rng: Random
     noise: Noise
     leading_space: bool = False
+    lost: bool = False
 
     def play(self) -> None:
         turns = self._play()
@@ -197,37 +200,31 @@ class Expert:
         return all(" ".join(text.split()) in " ".join(body.split()) for body, text in evidence)
 
     def _play(self) -> Iterator[AssistantMessage]:
-        if self._errs("malformed"):
-            yield AssistantMessage("The answer is in the mail.")
         names, telling = searched_words(self.planted.question.question)
-        if self._errs("lazy_searches"):
-            yield self._search([self.rng.choice(telling)])
-        yield self._search(telling)
-        if not self.planted.question.answerable:
-            if (hits := self._hits()) and self._errs("guesses"):
-                handle = self.rng.choice(hits)
-                yield self._read(handle)
-                yield self._final(self._some_words(), [handle])
-            else:
-                yield self._final(NOTHING, [])
-            return
-        count = len(self.planted.question.message_ids)
-        if len(self._gold()) < count and names and names != telling:
-            yield self._search(names)
-        gold = self._gold()
-        if len(gold) < count or self._errs("gives_up"):
+        lazy = self._errs("lazy_searches")
+        yield self._search((names or telling)[:1] if lazy else names or telling)
+        if self._errs("gives_up"):
             yield self._final(NOTHING, [])
             return
-        for handle in self._above(gold) if self._errs("wrong_reads") else gold:
+        hits = self._hits()
+        if hits and hits[0] not in self._gold() and self._errs("guesses"):
+            yield self._read(hits[0])
+            yield self._final(hits[0], hits[:1])
+            return
+        count = len(self.planted.question.message_ids)
+        if len(self._gold()) < count and names and names != telling and not lazy:
+            yield self._search(telling)
+        gold, reads_all = self._gold(), self._errs("wrong_reads")
+        if not count or len(gold) < count:
+            self.lost = bool(count) and not lazy
+            for handle in self._hits(self._name()) if reads_all else ():
+                yield self._read(handle)
+            yield self._final(NOTHING, [])
+            return
+        for handle in self._above(gold) if reads_all else gold:
             yield self._read(handle)
-            if handle not in gold and self._errs("wrong_answers"):
-                yield self._final(self._some_words(), [handle])
-                return
         if self._errs("needless_turns"):
             yield self._read(gold[-1])
-        if self._errs("wrong_answers"):
-            yield self._final(self._some_words(), gold)
-            return
         evidence = self.planted.evidence  # in the words of its mail, if one mail holds the answer
         answer = evidence[0][1] if len(evidence) == 1 else str(self.planted.question.answer)
         yield self._final(answer, gold)
@@ -237,13 +234,24 @@ class Expert:
         return [by_id[each] for each in self.planted.question.message_ids if each in by_id]
 
     def _above(self, gold: Sequence[str]) -> list[str]:
-        """Return the last search's hits down to the last of `gold`, then the other gold mails."""
-        hits = self._hits()
-        last = max((place for place, each in enumerate(hits) if each in gold), default=-1)
+        """Return the likely hits down to the last of `gold`, then the other gold mails."""
+        likely = self._hits(self._name())
+        hits = [hit for hit in self._hits() if hit in gold or hit in likely]
+        last = max((place for place, hit in enumerate(hits) if hit in gold), default=-1)
         return list(dict.fromkeys([*hits[: last + 1], *gold]))
 
-    def _hits(self) -> list[str]:
-        return [hit["message_id"] for found in self._mails("hits")[:1] for hit in found["hits"]]
+    def _hits(self, name: str = "") -> list[str]:
+        """Return the last search's hits that lack no word of `name`."""
+        needed = {*words(name)}
+        hits = [hit for result in self._mails("hits")[:1] for hit in result["hits"]]
+        lacking = [words(" ".join(hit.get("missing", ()))) for hit in hits]
+        pairs = zip(hits, lacking, strict=True)
+        return [hit["message_id"] for hit, its_words in pairs if needed.isdisjoint(its_words)]
+
+    def _name(self) -> str:
+        """Return the longest name in the question."""
+        names = _NAME.findall(self.planted.question.question.partition(" ")[2])
+        return max(names, key=len, default=NOTHING).strip()
 
     def _mails(self, field: str) -> list[dict[str, Any]]:
         """Return the results, and the hits in them, that show that field, the last first."""
@@ -254,11 +262,6 @@ class Expert:
 
     def _bodies(self) -> list[str]:
         return [mail["body"] for mail in self._mails("body")]
-
-    def _some_words(self) -> str:
-        text = next(iter(self._bodies()), "").split() or [NOTHING]
-        start = self.rng.randrange(len(text))
-        return " ".join(text[start : start + 2]).strip(".,:;")
 
     def _errs(self, kind: str) -> bool:
         return bool(self.rng.random() < getattr(self.noise, kind))

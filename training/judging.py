@@ -113,7 +113,6 @@ class Judges(NamedTuple):
         return sum(each.spent.cost_usd or 0.0 for each in self.models)
 
     def exhausted(self) -> bool:
-        """Whether one of them had to stop at its limit."""
         return any(each.exhausted for each in self.models)
 
 

@@ -35,7 +35,6 @@ class Processes:
 
     @property
     def leads(self) -> bool:
-        """Whether this one writes the run's folder and talks to the user."""
         return self.index == 0
 
     def gather(self, values: Sequence[T]) -> list[T]:

@@ -43,6 +43,7 @@ class Scratch(RecipeTable):
 
     layers: Count = 3
     hidden: Count = 128
+    widening: Count = 3  # the hidden size times this is the width within a layer
     vocabulary: Count = 4_000
     init: Positive = 0.06  # the standard deviation of its weights
     rope_theta: Positive = 1e6
@@ -85,6 +86,7 @@ class Worlds(RecipeTable):
     size: Count = 1_000
     short: bool = True
     vocabulary: Count | None = 1_000
+    stories: str | None = None
     train: tuple[int, int]
     validation: tuple[int, int]
     test: tuple[int, int]
@@ -128,13 +130,11 @@ class Data(RecipeTable):
 class Noise(RecipeTable):
     """How often, per episode, the scripted expert makes each mistake."""
 
-    malformed: Share = 0.05  # begins with a message without a call
-    lazy_searches: Share = 0.3  # searches for one word first
+    lazy_searches: Share = 0.3  # searches for one word alone
     wrong_reads: Share = 0.3  # reads the hits in order until it has read the right ones
     needless_turns: Share = 0.15  # reads the mail again
-    wrong_answers: Share = 0.15  # answers with some words of a mail
-    guesses: Share = 0.3  # does so for an unanswerable question
-    gives_up: Share = 0.1  # abstains though a mail answers
+    guesses: Share = 0.3  # answers with the first hit's id if that is not a gold mail
+    gives_up: Share = 0.1  # abstains after its search
 
 
 class SftStage(RecipeTable):
@@ -169,7 +169,6 @@ class Sft(RecipeTable):
 
     @property
     def chosen_from(self) -> int:
-        """The first step whose checkpoint may be chosen as the best."""
         return self.steps - self.stages[-1].steps + 1 if self.early_noise else 1
 
 
@@ -213,12 +212,10 @@ class Grpo(RecipeTable):
 
     @property
     def batches(self) -> int:
-        """The number of times that episodes are rolled out."""
         return self.steps // self.minibatches
 
     @property
     def asked(self) -> int:
-        """The questions that are asked for a batch."""
         return self.questions + self.spare
 
     def passes(self, processes: int) -> int:

@@ -75,7 +75,6 @@ class Transcript:
 
     @property
     def ids(self) -> list[int]:
-        """All tokens: what the model sees next."""
         return self.prompt_ids + self.completion_ids
 
     def add(
@@ -106,7 +105,6 @@ class ChatTokens:
         self._form = call_form(tokenizer)
 
     def begin(self, messages: Sequence[ChatMessage]) -> Transcript:
-        """Return the transcript so far, ready for the model's turn."""
         return Transcript(self.ids_of(self._render(messages)))
 
     def turn(self, message: ChatMessage) -> list[int]:

@@ -299,17 +299,14 @@ class TrainingRun:
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether the newest checkpoint is `CHECKPOINT_MINUTES` old."""
         return time.perf_counter() - self._saved_at >= 60 * CHECKPOINT_MINUTES
 
     @property
     def seconds(self) -> float:
-        """The time that the run has worked, kills included."""
         return self._seconds_before + time.perf_counter() - self._begun
 
     @property
     def tokens(self) -> int:
-        """Tokens trained on and generated up to the last step."""
         return self.steps[-1].tokens if self.steps else 0
 
     def add_step(self, step: Step) -> None:
@@ -477,7 +474,7 @@ def _forget(run: Run, last: int) -> None:
 
 
 def checkpoint_of(run_folder: Path, step: int) -> Path:
-    """The folder of the checkpoint of that step."""
+    """Return the folder of the checkpoint of that step."""
     return run_folder / CHECKPOINTS / f"{_PREFIX}{step}"
 
 

@@ -175,8 +175,9 @@ def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForC
     # Of 64 dimensions: with 32 a small model copies names less surely.
     heads = max(1, form.hidden // 64)
     config = Qwen2Config(
-        vocab_size=len(tokenizer), hidden_size=form.hidden, intermediate_size=3 * form.hidden,
-        num_hidden_layers=form.layers, num_attention_heads=heads, num_key_value_heads=heads,
+        vocab_size=len(tokenizer), hidden_size=form.hidden,
+        intermediate_size=form.widening * form.hidden, num_hidden_layers=form.layers,
+        num_attention_heads=heads, num_key_value_heads=heads,
         max_position_embeddings=8_192, initializer_range=form.init, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": form.rope_theta},
         bos_token_id=None, eos_token_id=end, pad_token_id=padding,

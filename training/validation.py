@@ -132,7 +132,6 @@ class RunCallback(TrainerCallback):
             self._validate(0)
 
     def on_log(self, args: Args, state: TrainerState, control: Control, **more: Any) -> None:
-        """Record the step; the trainer's last log is not one."""
         if "loss" in (logs := more["logs"]):
             self.examiner.training.add_step(self.to_step(state.global_step, logs))
 

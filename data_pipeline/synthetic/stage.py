@@ -98,7 +98,6 @@ class Stage:
         return person
 
     def things(self, bank: str, count: int) -> list[str]:
-        """Different entries of a list of the story's phrase file."""
         return self.rng.sample(self._banks[bank], count)
 
     def day(self, offset: int) -> dt.date:
@@ -108,7 +107,7 @@ class Stage:
 
     def name(self, person: Person) -> FactValue:
         """A name that nobody else bears: full, or the short form with the family name."""
-        full = self.rng.random() < 0.7
+        full = self.bounded or self.rng.random() < 0.7
         return FactValue(person.full, person.full if full else f"{person.nick} {person.family}")
 
     def say(self, bank: str, **slots: Slot | Person) -> str:
@@ -132,7 +131,7 @@ class Stage:
     def _ref(self, person: Person) -> str:
         """How a mail calls someone: full name, first name, nickname, or nickname and family."""
         draw = self.rng.random()
-        if draw < 0.4:
+        if draw < 0.4 or self.bounded:
             return person.full
         if draw < 0.55 or not self._first_name_clear(person):
             return self.name(person).text
@@ -142,7 +141,7 @@ class Stage:
         """How the owner calls someone in a question."""
         draw = self.rng.random()
         clear = self._first_name_clear(person)
-        if draw < 0.45 or (not clear and draw < 0.8):
+        if draw < 0.45 or self.bounded or (not clear and draw < 0.8):
             return person.full
         if draw < 0.6 or not clear:
             return f"{person.nick} {person.family}"

@@ -9,6 +9,7 @@ import functools
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from random import Random
@@ -20,7 +21,6 @@ from art_e.text import toml_table
 MONTHS, WEEKDAYS = tuple(calendar.month_name[1:]), tuple(calendar.day_name)
 EPOCH = dt.date(2019, 1, 7)  # the first day of every world, a Monday
 DAYS = 540  # that a world spans: about 18 months
-STORY_KINDS = ("relocation", "travel", "invoice", "interview", "approval", "project", "outage")
 
 # Banks and topics that short worlds lack.
 _IN_LONG = "greeting greeting_all closing typos filler forward_intro roles newsletter more".split()
@@ -69,9 +69,9 @@ def pick(rng: Random, items: tuple[str, ...]) -> str:
 class Wording:
     """Every bank of a world: `story[kind][bank]`, `chatter[topic][bank]`, `common[bank]`."""
 
-    def __init__(self, *, short: bool, cap: int | None) -> None:
+    def __init__(self, kinds: Sequence[str], *, short: bool, cap: int | None) -> None:
         self._short, self._cap = short, cap
-        self.story = {kind: self._banks(load_toml(f"phrases/{kind}.toml")) for kind in STORY_KINDS}
+        self.story = {kind: self._banks(load_toml(f"phrases/{kind}.toml")) for kind in kinds}
         common, topics = map(dict, map(load_toml, ("phrases/common.toml", "phrases/chatter.toml")))
         for table in (common, topics) if short else ():
             for name in table.keys() & _IN_LONG:
@@ -179,7 +179,6 @@ class Person:
 
     @property
     def signs(self) -> str:
-        """What the person writes under a mail."""
         return self.nick if self.number % 3 else self.given
 
 
@@ -191,7 +190,7 @@ class Company:
 
     def __init__(
         self, seed: int, owners: int, staff: int, people: int, coined: int, short: bool,
-        vocabulary: int | None, names: int | None,
+        vocabulary: int | None, names: int | None, kinds: Sequence[str],
     ) -> None:  # fmt: skip
         self.owners, self.short, self.bounded = owners, short, vocabulary is not None
         self.plain = short or self.bounded
@@ -201,7 +200,7 @@ class Company:
         parts = load_toml("coined.toml")
         firsts, nouns = list(parts["adjectives"]), list(parts["nouns"])
         if vocabulary is None:
-            self.wording = Wording(short=short, cap=None)
+            self.wording = Wording(kinds, short=short, cap=None)
             firsts += [head + tail for head in parts["heads"] for tail in parts["tails"]]
         else:
             given = [forms for forms in given if len(words_of(" ".join(forms))) == len(forms)]
@@ -210,7 +209,7 @@ class Company:
             pools: list[list[Any]] = [given, family, cities, firsts, nouns]
             for pool in pools:
                 rng.shuffle(pool)
-            self.wording, sizes = _fit(people, coined, short=short, vocabulary=vocabulary)
+            self.wording, sizes = _fit(kinds, people, coined, short=short, vocabulary=vocabulary)
             for pool, size in zip(pools, sizes, strict=True):
                 del pool[size:]
         if names is not None:
@@ -257,10 +256,12 @@ def _sizes(room: int, people: int, coined: int) -> list[int] | None:
     return [given, family, cities, firsts, nouns] if fits and roomy else None
 
 
-def _fit(people: int, coined: int, *, short: bool, vocabulary: int) -> tuple[Wording, list[int]]:
+def _fit(
+    kinds: Sequence[str], people: int, coined: int, *, short: bool, vocabulary: int
+) -> tuple[Wording, list[int]]:
     """The richest wording that leaves a third of the vocabulary to names, or the leanest."""
     for cap in _CAPS:
-        wording = Wording(short=short, cap=cap)
+        wording = Wording(kinds, short=short, cap=cap)
         room = vocabulary - len(wording.words())
         sizes = _sizes(room, people, coined)
         if sizes is not None and (room * 3 >= vocabulary or cap == _CAPS[-1]):

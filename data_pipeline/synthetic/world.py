@@ -38,7 +38,8 @@ class WorldConfig:
     """`size`: mails, 1,000 to 500,000. `short`: bodies of one or two sentences, no signatures.
     `vocabulary` limits the distinct lower-cased alphanumeric words of all subjects, bodies,
     questions and answers. Worlds of the same `names` share the names and words of their people,
-    places and things, and pair them differently. `split` has all questions (None: by inbox)."""
+    places and things, and pair them differently. `split` has all questions (None: by inbox).
+    `stories` names the kinds of stories, with "+" between (None: all)."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -48,6 +49,15 @@ class WorldConfig:
     vocabulary: int | None = None
     names: int | None = None
     split: Split | None = None
+    stories: str | None = None
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.kinds) - set(TELL):
+            raise UserError(f"there are no stories of {', '.join(unknown)}: {', '.join(TELL)}")
+
+    @property
+    def kinds(self) -> list[str]:
+        return self.stories.split("+") if self.stories else list(TELL)
 
 
 class World:
@@ -59,6 +69,7 @@ class World:
             raise UserError(f"a synthetic world has {_LEAST:,} to {_MOST:,} mails, not {size:,}")
         settings = [size, config.seed, config.short, config.vocabulary, config.names]
         self._key = "/".join(map(str, settings[:4] if config.names is None else settings))
+        self._key += f"/{config.stories}" if config.stories else ""
         # Owners are people 0 .. owners-1; staff (owners among them) 0 .. staff-1.
         owners, staff = min(40, max(8, int(10 * (size / 5000) ** 0.3))), 40 + int(4 * size**0.5)
         weights = [(rank + 1) ** -0.8 for rank in range(owners)]
@@ -70,11 +81,12 @@ class World:
         coined = self._office_names + (stories + 4) * _COINED
         self.company = Company(
             config.seed, owners, staff, staff + (stories + 4) * _CAST, coined, config.short,
-            config.vocabulary, config.names,
+            config.vocabulary, config.names, config.kinds,
         )  # fmt: skip
         projects = [self.company.coined(number) for number in range(2, self._office_names)]
         self._chatter = Chatter(config.seed, self.company, projects, weights)
-        self.stories = plan_stories(stories, weights, config.seed, len(self.company.people.first))
+        first_names = len(self.company.people.first)
+        self.stories = plan_stories(stories, config.kinds, weights, config.seed, first_names)
 
     def tell(self, story: StoryPlan) -> Stage:
         number = story.number
@@ -148,6 +160,7 @@ def ledger(config: WorldConfig) -> Iterator[Planted]:
     world = World(config)
     settings = {name: getattr(config, name) for name in ("seed", "size", "short", "vocabulary")}
     settings |= {} if config.names is None else {"names": config.names}
+    settings |= {"stories": config.stories} if config.stories else {}
     stages = map(world.tell, world.stories)
     for serial, planted in enumerate(each for stage in stages for each in stage.planted):
         question, name = planted.question, f"syn-{config.seed}-{serial:06d}"
@@ -165,11 +178,11 @@ def questions(config: WorldConfig) -> list[Question]:
 
 
 def plan_stories(
-    number: int, weights: Sequence[float], seed: int, given_names: int
+    number: int, kinds: Sequence[str], weights: Sequence[float], seed: int, given_names: int
 ) -> list[StoryPlan]:
     """All stories by first day, 60/20/20 over the splits. Neighbours in number differ in given
     names: a first name is clear in an inbox whose stories need no more people than there are."""
-    rng, kinds = Random(f"{seed}/plan"), list(TELL)
+    rng = Random(f"{seed}/plan")
     splits = [_PATTERN[owner % len(_PATTERN)] for owner in range(len(weights))]
     counts = [0] * len(weights)
     for name, share in _SHARES.items():
@@ -399,7 +412,7 @@ SYNTHETIC = "synthetic:"
 INJECTION = "synthetic:injection"
 _CONFIG: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
 _USAGE = (
-    "synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N][,split=NAME],"
+    "synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N][,split=NAME][,stories=A+B],"
     " such as synthetic:5000,seed=1, or synthetic:injection"
 )
 

@@ -203,8 +203,9 @@ def test_all_splits_of_hub_sets_are_read(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_synthetic_sources_have_options() -> None:
     assert detect("synthetic:5000") == "synthetic"
-    config = WorldConfig(5000, 3, short=True, vocabulary=800, names=4)
-    assert described("synthetic:5_000,seed=3,short,vocabulary=800,names=4") == config
+    config = WorldConfig(5000, 3, short=True, vocabulary=800, names=4, stories="travel+project")
+    text = "synthetic:5_000,seed=3,short,vocabulary=800,names=4,stories=travel+project"
+    assert described(text) == config
     for text in ("", "many", "10,seed", "10,tall", "10,split", "10,split=dev"):
         assert "synthetic:SIZE" in the_error(described, f"synthetic:{text}")
     questions = questions_of("synthetic:1000,seed=2")

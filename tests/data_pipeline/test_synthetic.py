@@ -73,7 +73,7 @@ print(found.hexdigest())
 """
 DIGESTS = {
     SMALL: "e8705c4e34c520b8c798c890be7f6bf856a5094249dbbcb57db258247d41fe8e",
-    TRAINING: "9d03205c083c2cd2f3a8f250084ab47cfecf5f07fee1df5c4d3063339681e16c",
+    TRAINING: "6f34ed0d1f731e251d6a6ce2a263100c19a9f44478859b72742267487a32c8e7",
 }
 
 
@@ -106,6 +106,13 @@ def test_worlds_share_first_and_last_names_but_not_people() -> None:
     assert set(one.people.first) == set(other.people.first) != set(shuffled.people.first)
     people = [{names.person(number).full for number in range(40)} for names in (one, other)]
     assert len(people[0] & people[1]) < 10
+
+
+def test_a_world_tells_the_stories_that_it_is_asked_for() -> None:
+    stories = Counter(row.provenance["story"].partition("-")[0] for row in questions(NANO))
+    assert stories.keys() == {"project", "relocation", "travel"}
+    assert max(stories.values()) < 2 * min(stories.values())
+    assert "travel" in the_error(WorldConfig, stories="voyage")
 
 
 @pytest.mark.parametrize("config", [SMALL, STANDARD, TRAINING])
@@ -207,7 +214,7 @@ def worded(config: WorldConfig, seeds: range, kinds: Sequence[str]) -> list[tupl
     return [(row.question, row.kind != "unanswerable") for row, kind in like if kind in kinds]
 
 
-NANO = WorldConfig(size=1000, short=True, vocabulary=800, names=0)
+NANO = WorldConfig(1000, short=True, vocabulary=700, names=0, stories="project+relocation+travel")
 
 
 @pytest.mark.parametrize("form", ["words", "masked", "template"])

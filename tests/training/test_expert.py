@@ -1,5 +1,6 @@
 """The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
 
+import json
 from random import Random
 
 import pytest
@@ -81,16 +82,14 @@ def test_each_kind_of_noise_shows(
     noisy = play(world, chosen, PERFECT.model_copy(update={name: 1.0}))
     assert sum(a.messages != b.messages for a, b in zip(clean, noisy, strict=True)) > 10
     facts = [each.rubric for each in noisy]
-    if name == "malformed":
-        assert all(each["unparseable_calls"] == 1 for each in facts)
-    elif name == "guesses":
+    if name == "guesses":
         assert sum(each["answered"] for each in facts if each["answerable"] is False) > 5
     elif name == "gives_up":
         assert not any(each["answered"] for each in facts)
-    elif name == "wrong_answers":
-        judge, pairs = OfflineJudge(), zip(chosen, noisy, strict=True)
-        verdicts = [judge.decide(one.question, done.final_answer) for one, done in pairs]
-        assert sum(each.correct is True for each in verdicts) < len(chosen) / 3
+    elif name == "lazy_searches":
+        calls = [call for each in noisy for call in each.messages[2].get("tool_calls", ())]
+        sought = [json.loads(each["function"]["arguments"])["keywords"] for each in calls]
+        assert all(len(words) == 1 and " " not in words[0] for words in sought)
     else:
         efforts = zip(clean, facts, strict=True)
         assert sum(each["effort"] > done.rubric["effort"] for done, each in efforts) > 10

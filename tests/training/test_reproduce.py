@@ -30,7 +30,8 @@ from training import reproduction
 from training.recipe import load_toml, toml_names
 from training.reproduction import STAMPS, Command, Profile, chosen_seed, steps
 
-WORLDS = [f"synthetic:1000,seed={n},short,vocabulary=800,names=0,split={split}"
+FORM = "short,vocabulary=700,names=0,stories=project+relocation+travel"
+WORLDS = [f"synthetic:1000,seed={n},{FORM},split={split}"
           for n, split in ((200, "validation"), (900, "test"))]  # fmt: skip
 TINY = (f"changes={json.dumps(tiny.FEW)}", f"sources={json.dumps(WORLDS)}", "seeds=[0]")
 

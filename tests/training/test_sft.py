@@ -67,16 +67,17 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
 
 def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -> None:
     good = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
-    wordy = good.model_copy(update={"malformed": 1.0})
+    hasty = good.model_copy(update={"gives_up": 1.0})
     stages = tuple(SftStage(steps=2, batch=each) for each in (2, 3, 1))
     recipe = tiny.recipe()
-    table = Sft(stages=stages, noise=wordy, early_noise=good)
+    table = Sft(stages=stages, noise=hasty, early_noise=good)
     material = load_material(recipe.data, "train")
     early = recipe.model_copy(update={"sft": table})
     stages_of = conversations_of(early, material, planted_in(recipe.data), 0)
     assert [len(each) for each in stages_of] == [6, 6, 2]
-    calls = [[bool(each[2].get("tool_calls")) for each in stage] for stage in stages_of]
-    assert calls == [[True] * 6, [True] * 6, [False] * 2]
+    early_lengths, lengths = ({len(each) for stage in part for each in stage}
+                              for part in (stages_of[:2], stages_of[2:]))  # fmt: skip
+    assert lengths == {6} and max(early_lengths) > 6  # a search and the answer alone
 
 
 def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, begin: Begin) -> None:
