@@ -21,7 +21,7 @@ from art_e.question import Question, load_questions
 from evals.judges import choose_judge
 from evals.scored import Scored, check_questions, judge_episode
 from training.reward import RewardWeights
-from training.roller import paid
+from training.roller import rewarded
 
 open_file = cache(InboxFile)
 
@@ -113,7 +113,7 @@ class InboxEpisode:
         trajectory = episode_record(self._episode, "trl", "trl", {})
         scored = Scored(self._question, trajectory)
         scored = await judge_episode(scored, [self._judge], self._episode.tools.inbox)
-        reward = paid(self._weights, scored, self._episode.rubric).trajectory.reward
+        reward = rewarded(self._weights, scored, self._episode.rubric).trajectory.reward
         return None if reward is None else float(reward["total"])
 
     def _step(self, name: str, arguments: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ from data_pipeline.ingest.archives import head_of
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.records import Format, RawMessage
 from data_pipeline.ingest.sources import detect, messages_of, open_source
-from data_pipeline.synthetic.world import WorldConfig, described, messages, questions, questions_of
+from data_pipeline.synthetic.world import WorldConfig, messages, questions, questions_of, world_of
 
 FormatName = Literal["auto", Format]
 
@@ -223,7 +223,7 @@ def read_sources(
     named = list(zip(sources, formats, strict=True))
     opened = [build.Source(_open_messages(source, name), rules(name)) for source, name in named]
     worlds = [source for source, name in named if name == "synthetic"]
-    size = sum(described(each).size for each in worlds) if len(worlds) == len(sources) else None
+    size = sum(world_of(each).size for each in worlds) if len(worlds) == len(sources) else None
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
     if source_format == "imap":
         infers = not all(state.owner for state in spool.load_states(path))

@@ -1,4 +1,4 @@
-"""`art-e train`: plan a recipe, write its questions, train by it, merge an adapter."""
+"""`art-e train`: plan a recipe, export its questions, train, merge an adapter."""
 
 import dataclasses
 import functools
@@ -28,14 +28,14 @@ from data_pipeline.ingest.build import synthetic_file
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.scored import check_questions
-from training.expert import best_conversations, conversations_of, searched_words
+from training.expert import best_conversations, conversations_of, search_words
 from training.judging import JudgeFee, judge_fees, judges_of
 from training.planning import GPUS, NOTES, expected_episode
 from training.planning import plan as make_plan
 from training.processes import LostError, joined, launched
 from training.recipe import Data, Setting, Worlds, load_recipe
 from training.rollout import Material
-from training.run import PAUSED, TrainingRun, opened
+from training.run import PAUSED, TrainingRun, open_training
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -46,7 +46,7 @@ SetOption = Annotated[
     Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
 ]
 InitOption = Annotated[
-    str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
+    str | None, Option("--init", metavar="DIR", help="Checkpoint or run to start from.")
 ]
 MinutesOption = Annotated[
     float | None,
@@ -55,7 +55,7 @@ MinutesOption = Annotated[
 SeedOption = Annotated[int, Option("--seed", min=0, help="Same seed, same run.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run of --out.")]
 
-# ---- Before a run: what it takes, and its questions.
+# ---- Before a run: its plan and its questions.
 
 
 @app.command()
@@ -66,7 +66,7 @@ def plan(
     gpus: Annotated[int, integer("Number of GPUs.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Calculate what GRPO by a recipe takes: memory, hours, money. Nothing is run."""
+    """Estimate the memory, hours and cost of GRPO by a recipe, without running it."""
     chosen = load_recipe(recipe, changes or ())
     planned = make_plan(chosen, gpu, gpus)
     if as_json:
@@ -87,7 +87,7 @@ def plan(
         f"hours: {', '.join(hours)}; {rough(planned.batch_seconds)} s a batch;"
         f" ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}"
         + (f", {chosen.runs} runs in all" if chosen.runs > 1 else ""),
-        *map(shown_fee, planned.judges),
+        *map(fee_line, planned.judges),
         *NOTES,
         *(f"it does not fit: {fault}" for fault in planned.faults),
         "change grpo.micro_batch, grpo.vllm.memory or --gpu" if planned.faults else "it fits",
@@ -99,8 +99,8 @@ def rough(value: float) -> str:
     return f"{float(f'{value:.1e}'):,g}"
 
 
-def shown_fee(fee: JudgeFee) -> str:
-    """Return what a judge is expected to cost."""
+def fee_line(fee: JudgeFee) -> str:
+    """Return the line of a judge's expected cost."""
     usd = "cost unknown" if fee.usd is None else f"about ${rough(fee.usd)}"
     return f"judge {fee.judge}: {usd} for {fee.episodes:,} episodes"
 
@@ -113,34 +113,34 @@ def questions(
     changes: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a recipe's questions, to ask other models what it trains or measures on.
+    """Export a recipe's questions, so that other models can be asked them.
 
-    DIR gets questions.jsonl, swapped.jsonl (the same asked in other inboxes, where nobody and
-    nothing of those names is), episode.json (the form, for --recipe DIR), and of synthetic
-    companies their mail, inbox.duckdb."""
+    DIR gets questions.jsonl, swapped.jsonl (the same questions asked in inboxes that lack their
+    names), episode.json (the form, for --recipe DIR) and, for synthetic companies, their mail in
+    inbox.duckdb."""
     chosen = load_recipe(recipe, changes or ())
     material = load_material(chosen.data, split)
     limits = {"validation": chosen.judging.questions, "test": chosen.judging.test_questions}
-    kept = material.held_out(limits[split]) if split in limits else material.questions
+    rows = material.held_out(limits[split]) if split in limits else material.questions
     db = material.file.path
     out.mkdir(parents=True, exist_ok=True)
     if chosen.data.has_worlds(split):
         db = shutil.copyfile(db, out / "inbox.duckdb")
     file = out / "questions.jsonl"
     write_whole(out / checkpoints.EPISODE, chosen.episode.model_dump_json())
-    for path, rows in ((file, kept), (out / "swapped.jsonl", list(_swapped(material, kept)))):
-        write_whole(path, "".join(f"{compact_json(each.to_row())}\n" for each in rows))
+    for path, part in ((file, rows), (out / "swapped.jsonl", list(_swapped(material, rows)))):
+        write_whole(path, "".join(f"{compact_json(each.to_row())}\n" for each in part))
     if as_json:
-        print_json({"questions": str(file), "db": str(db), "n": len(kept)})
+        print_json({"questions": str(file), "db": str(db), "n": len(rows)})
     else:
-        print_lines(f"{plural(len(kept), 'question')}: --questions {file} --db {db} --recipe {out}")
+        print_lines(f"{plural(len(rows), 'question')}: --questions {file} --db {db} --recipe {out}")
 
 
 def _swapped(material: Material, questions: Sequence[Question]) -> Iterator[Question]:
-    """Yield the answerable ones, each asked in an inbox that has none of its names together."""
+    """Yield the answerable questions, each asked in an inbox without a mail of all its names."""
     inboxes = sorted({each.inbox_address for each in questions})
     for question in questions:
-        names = searched_words(question.question)[0]
+        names = search_words(question.question)[0]
         Random(question.id).shuffle(inboxes)
         for address in inboxes if names and question.answerable else ():
             other = dataclasses.replace(
@@ -154,11 +154,11 @@ def _swapped(material: Material, questions: Sequence[Question]) -> Iterator[Ques
 
 # ---- The questions, and the inbox files that they are about.
 
-NAMES = 0  # the seed of the names that all worlds share
+NAMES = 0  # seed of the names that all worlds share
 
 
 def load_material(data: Data, split: Split) -> Material:
-    """The questions of `split`. Raises `UserError` for none, or if the inbox file does not fit."""
+    """Return the questions of `split`. Raises `UserError` if none, or if the file lacks mails."""
     if data.worlds is not None and data.has_worlds(split):
         configs = _configs(data.worlds, split)
         key = json.dumps([dataclasses.astuple(each) for each in configs])
@@ -173,11 +173,11 @@ def load_material(data: Data, split: Split) -> Material:
             raise UserError(f"there is no golden set at {golden}: {remedy}; {other}")
         questions = load_questions(golden, split)
         check_questions(questions, file)
-    # A world asks some questions where nothing answers: of their like, whose words they have, too.
+    # An unanswerable question has the words of a kind ("like"): that kind must be wanted, too.
     chosen = [
-        each
-        for each in questions
-        if not data.kinds or {each.kind, each.provenance.get("like", each.kind)} <= {*data.kinds}
+        row
+        for row in questions
+        if not data.kinds or {row.kind, row.provenance.get("like", row.kind)} <= {*data.kinds}
     ]
     if not chosen:
         raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
@@ -186,26 +186,25 @@ def load_material(data: Data, split: Split) -> Material:
     if split == "train" and data.train_questions is not None:
         ids = sorted(each.id for each in chosen)
         Random("some").shuffle(ids)
-        kept = set(ids[: data.train_questions])
-        chosen = [each for each in chosen if each.id in kept]
+        sample = set(ids[: data.train_questions])
+        chosen = [each for each in chosen if each.id in sample]
     return Material(file, [dataclasses.replace(each, split=split) for each in chosen])
 
 
 def planted_in(data: Data) -> dict[str, Planted]:
-    """The questions of training in worlds, with what the expert has to know of them, by id."""
+    """Return the worlds' training questions with the evidence that the expert uses, by id."""
     planted = _planted(data.worlds, "train") if data.worlds else []
     return {each.question.id: each for each in planted}
 
 
 def _fewer_unanswerable(questions: list[Question], share: float) -> list[Question]:
-    """The questions, with at most that share of unanswerable ones if any is answerable."""
     unanswerable = [each.id for each in questions if not each.answerable]
     answerable = len(questions) - len(unanswerable)
-    limit = int(answerable * share / (1 - share))
+    limit = int(answerable * share / (1 - share))  # u / (a + u) <= share
     if not answerable or len(unanswerable) <= limit:
         return questions
-    kept = set(Random("unanswerable").sample(unanswerable, limit))
-    return [each for each in questions if each.answerable or each.id in kept]
+    sample = set(Random("unanswerable").sample(unanswerable, limit))
+    return [each for each in questions if each.answerable or each.id in sample]
 
 
 def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
@@ -215,19 +214,16 @@ def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
 
 @functools.cache
 def _planted(worlds: Worlds, split: Split) -> list[Planted]:
-    """The worlds' questions; cached, because they take tenths of a second and are needed twice."""
     return [each for config in _configs(worlds, split) for each in ledger(config)]
 
 
 # ---- Training runs.
 
 
-@app.command("sft", help="Imitate the scripted expert, or with --from the best of stored episodes.")
+@app.command("sft", help="Imitate the scripted expert, or with --from the best stored episodes.")
+@app.command("dpo", help="Learn from pairs of a better and a worse stored episode of a question.")
 @app.command(
-    "dpo", help="Learn from pairs of stored episodes, a better and a worse one of a question."
-)
-@app.command(
-    "kto", help="Learn from stored episodes, good or bad, or --from ratings: answers you rated."
+    "kto", help="Learn from good and bad stored episodes, or from your ratings (--from ratings)."
 )
 def from_episodes(
     context: typer.Context, recipe: RecipeOption = "nano", changes: SetOption = None,
@@ -239,11 +235,11 @@ def from_episodes(
     seed: SeedOption = 0, minutes: MinutesOption = None, resume: ResumeOption = False,
     out: OutOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Learn from the scripted expert's episodes, or from stored ones."""
+    """Train on the scripted expert's episodes, or on stored ones."""
     kind = cast(Literal["sft", "dpo", "kto"], context.info_name)
     checkpoints.require_train_extra()
     if launched().count > 1:
-        raise UserError(f"art-e train {kind} is one process: run it without a launcher")
+        raise UserError(f"art-e train {kind} runs in one process: start it without a launcher")
     setting = Setting(kind, load_recipe(recipe, changes or ()), seed, init, tuple(runs or ()))
     _train(setting, out, resume, minutes, as_json)
 
@@ -253,12 +249,12 @@ def grpo(
     recipe: RecipeOption = "nano", changes: SetOption = None, init: InitOption = None,
     max_cost: Annotated[
         float | None,
-        Option(metavar="USD", min=0, help="Pause at these judges' fees [default: the recipe's]."),
+        Option(metavar="USD", min=0, help="Limit of the judges' fees [default: the recipe's]."),
     ] = None,
     seed: SeedOption = 0, minutes: MinutesOption = None, resume: ResumeOption = False,
     out: OutOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Reinforcement learning with GRPO on the composite reward."""
+    """Train with GRPO on the composite reward."""
     checkpoints.require_train_extra()
     limit = [] if max_cost is None else [f"judging.max_cost_usd={max_cost}"]
     chosen = load_recipe(recipe, [*(changes or ()), *limit])
@@ -266,13 +262,13 @@ def grpo(
         usd, alone = chosen.judging.max_cost_usd, chosen.model_copy(update={"sft": None})
         capped = "no limit: --max-cost sets one" if usd is None else f"${usd:,.2f} at most"
         for fee in judge_fees(alone, expected_episode(chosen).reads):
-            note(f"{shown_fee(fee)}; {capped}")
+            note(f"{fee_line(fee)}; {capped}")
     _train(Setting("grpo", chosen, seed, init), out, resume, minutes, as_json)
 
 
-# The exit code of a pause after which the same command may go on (EX_TEMPFAIL of sysexits.h), so
-# that launchers start it again. If the user has to change something first (a limit, a key), the
-# pause is a user's error: started again, the run would ask judges once more, and pause for ever.
+# Exit code of a pause that the same command can continue (EX_TEMPFAIL of sysexits.h): launchers
+# start it again. If the user has to change something first (a limit, a key), the code is that of a
+# user's error: a restarted run would only ask the judges again, and pause again.
 PAUSE = 75
 
 
@@ -281,7 +277,7 @@ def _train(
 ) -> None:
     try:
         with joined() as processes:
-            opening = opened(setting, out, runs_folder(), resume, processes, minutes)
+            opening = open_training(setting, out, runs_folder(), resume, processes, minutes)
             with opening as training:
                 metrics = carry_out(training)
                 paused = training.paused
@@ -307,7 +303,7 @@ def _train(
 
 
 def carry_out(training: TrainingRun) -> dict[str, Any]:
-    """Carry a run out with its recipe's questions and judges, and return its metrics."""
+    """Train a run with its recipe's questions and judges, and return its metrics."""
     setting, recipe = training.setting, training.setting.recipe
     judging, load = recipe.judging, partial(load_material, recipe.data)
     if not setting.steps:
@@ -341,9 +337,9 @@ def carry_out(training: TrainingRun) -> dict[str, Any]:
 
 
 def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
-    """The text of a run's card; `metrics` is its `metrics.json`, without paths."""
+    """Return a run's model card; `metrics` is its `metrics.json`, without paths."""
     recipe = setting.recipe
-    # No license: that of the base is not known here.
+    # No license: the base model's is unknown here.
     front_matter = ModelCardData(
         base_model=recipe.model.base if is_hub_id(recipe.model.base or "") else None, language="en",
         library_name="transformers" if recipe.model.lora is None else "peft",
@@ -363,21 +359,21 @@ def _figure(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if "range" in value:
-        least, most = value["range"]
-        return f"{least:.3f} to {most:.3f} ({value['unjudged']:,} of {value['n']:,} unjudged)"
+        low, high = value["range"]
+        return f"{low:.3f} to {high:.3f} ({value['unjudged']:,} of {value['n']:,} unjudged)"
     if value["value"] is None:
         return "not measured"
     interval = "" if value["low"] is None else f"{value['low']:.3f} to {value['high']:.3f}, "
     return f"{value['value']:.3f} ({interval}n = {value['n']:,})"
 
 
-# ---- A checkpoint with an adapter, merged into a whole model.
+# ---- Merging an adapter into its model.
 
 
 def merge_adapter(checkpoint: Path, out: Path) -> float:
-    """Write the model of `checkpoint` (or of a run's best) with its adapter folded in to the folder
-    `out`, whole or not at all, in the base's number format, with the tokenizer of the checkpoint,
-    or else the base's. Return what rounding leaves (`kept_of`). Raises `UserError` if it can't."""
+    """Merge the adapter of `checkpoint` (or of a run's best one) into its base, and write the model
+    to `out` atomically, in the base's dtype, with the checkpoint's tokenizer or else the base's.
+    Return `rounding_retention`. Raises `UserError` if it can't."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out} is there already; name a new folder with --out")
     chosen = checkpoints.best_checkpoint_of(checkpoint)
@@ -391,19 +387,19 @@ def merge_adapter(checkpoint: Path, out: Path) -> float:
     from art_e.models.loading import load_checkpoint, load_tokenizer
 
     base_folder = checkpoints.checkpoint_folder(base)
-    own = chosen if (chosen / checkpoints.TOKENIZER).is_file() else base_folder
-    tokenizer = load_tokenizer(own, str(own))
+    folder = chosen if (chosen / checkpoints.TOKENIZER).is_file() else base_folder
+    tokenizer = load_tokenizer(folder, str(folder))
     loaded = load_checkpoint(base, str(chosen))
     adapted: Any = loaded.model
     saved = AutoConfig.from_pretrained(base_folder, trust_remote_code=False).dtype
-    kept = kept_of(adapted, saved or next(adapted.parameters()).dtype)
+    retention = rounding_retention(adapted, saved or next(adapted.parameters()).dtype)
     model = adapted.merge_and_unload()
     model = model if saved is None else model.to(saved)
     model.generation_config = loaded.generation_config
     whole = partial_of(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(whole, ignore_errors=True)  # of a merge that was killed
+        shutil.rmtree(whole, ignore_errors=True)  # left by a merge that was killed
         model.save_pretrained(whole)
         tokenizer.save_pretrained(whole)
         if (form := chosen / checkpoints.EPISODE).is_file():
@@ -413,12 +409,13 @@ def merge_adapter(checkpoint: Path, out: Path) -> float:
         shutil.rmtree(whole, ignore_errors=True)
         reason = error.strerror or error
         raise UserError(f"can't write {out}: {reason}; name another --out") from None
-    return kept
+    return retention
 
 
-def kept_of(adapted: Any, dtype: Any) -> float:
-    """The share of an adapter's change that weights of `dtype` keep: its projection on the change
-    before rounding, over all layers. Young adapters change a weight by less than bfloat16 can."""
+def rounding_retention(adapted: Any, dtype: Any) -> float:
+    """Return the share of an adapter's change that survives rounding to `dtype`: a young adapter
+    changes weights by less than bfloat16 resolves."""
+    # <r, d> / <d, d> over all layers, for a change d of the weights and its rounded value r.
     changed = left = 0.0
     for module in (each for each in adapted.modules() if hasattr(each, "get_delta_weight")):
         weight = module.get_base_layer().weight.data.float()
@@ -436,10 +433,11 @@ def merge(
     as_json: JsonOption = False,
 ) -> None:
     """Fold an adapter into the weights of its model."""
-    kept = merge_adapter(checkpoint, out)
+    retention = merge_adapter(checkpoint, out)
     if as_json:
-        print_json({"out": str(out), "kept": kept})
+        print_json({"out": str(out), "kept": retention})
         return
-    if kept < 0.995:
-        note(f"rounding leaves {kept:.0%} of the adapter: art-e serve BASE --adapter DIR keeps all")
+    if retention < 0.995:
+        rest = "art-e serve BASE --adapter DIR keeps all"
+        note(f"rounding leaves {retention:.0%} of the adapter: {rest}")
     note(f"merged: art-e ask --model local:{out} QUESTION")

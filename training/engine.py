@@ -1,6 +1,6 @@
-"""Generation of turns: transformers on a loaded model, or TRL's trainer (transformers or vLLM).
+"""Engines that generate turns: transformers on a loaded model, or TRL's trainer (with vLLM).
 
-Both are a `training.rollout.Generate`. Private names of TRL (1.16) and vLLM are used here alone."""
+Both are a `training.rollout.Generate`. Only here are private names of TRL (1.16) and vLLM used."""
 
 import contextlib
 import importlib.util
@@ -32,14 +32,14 @@ from training.start import Start
 
 SERVER_TIMEOUT_S = 600.0  # vLLM's server loads a large model for minutes
 
-GenerateAt = Callable[[float], Generate]  # gives what generates at a temperature (0: greedily)
-_ADAPTER = "adapter"  # the folder of vLLM's adapter, and its name in this process
+GenerateAt = Callable[[float], Generate]  # returns the engine for a temperature (0: greedy)
+_ADAPTER = "adapter"  # folder of vLLM's adapter, and its name in this process
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Samples from a model at `temperature` (0: greedily), `batch` prompts at a time. The same
-    `seed` gives the same turns, and leaves the random numbers of others alone."""
+    """Samples from a model at `temperature` (0: greedy), `batch` prompts at a time. The same `seed`
+    gives the same turns, and torch's global random state does not change."""
 
     start: Start
     turn_tokens: int
@@ -51,7 +51,7 @@ class Sampler:
         in_rounds(self.turns, prompts, follow)
 
     def turns(self, prompts: list[list[int]]) -> list[Turn]:
-        # Prompts of similar length together, to save padding.
+        # Batch prompts of similar length, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
         ids: list[list[int]] = []
         with _evaluated(self.start.model), torch.random.fork_rng(), torch.inference_mode():
@@ -66,14 +66,14 @@ class Sampler:
         rows = list(map(torch.tensor, prompts))
         ids = pad_sequence(rows, True, pad_id, "left")
         mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")
-        how: dict[str, Any] = {"do_sample": self.temperature > 0}
-        if how["do_sample"]:
-            how |= {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
+        sampling: dict[str, Any] = {"do_sample": self.temperature > 0}
+        if sampling["do_sample"]:
+            sampling |= {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         generated = model.generate(
             input_ids=ids.to(model.device), attention_mask=mask.to(model.device),
             max_new_tokens=self.turn_tokens, eos_token_id=end_id, pad_token_id=pad_id,
             # Trainers that recompute activations turn it off in the model's configuration.
-            use_cache=True, **how,
+            use_cache=True, **sampling,
         )  # fmt: skip
         turns = generated[:, ids.size(1) :].tolist()
         # Padding follows the end token.
@@ -81,9 +81,9 @@ class Sampler:
 
 
 class Dispatch:
-    """Generates by `trainer`, inside `awake`: by transformers, `batch` prompts at a time (None:
-    all), or by vLLM, which samples by `seed`. Each process asks vLLM itself: TRL would wait for
-    one whose episodes have ended for ever. Raises `UserError` if no server answers."""
+    """Generates with `trainer`'s model, inside `awake`: by transformers, `batch` prompts at a time
+    (None: all), or by vLLM, seeded by `seed`. Each process calls vLLM itself: TRL would wait for
+    ever for a process whose episodes have ended. Raises `UserError` if no server answers."""
 
     def __init__(
         self, trainer: GRPOTrainer, turn_tokens: int, seed: int, *, batch: int | None = None,
@@ -93,9 +93,9 @@ class Dispatch:
         self._turn_tokens, self._seed, self._batch = turn_tokens, seed, batch
         self._clients: list[Any] = []
         self._adapter: Path | None = None
-        self._name = ""  # what a server calls the newest adapter
+        self._name = ""  # the newest adapter's name at a server
         if not self._trainer.use_vllm:
-            # TRL gives each generation the whole episode's budget.
+            # TRL would give each turn the whole episode's budget.
             self._trainer.generation_config.max_new_tokens = turn_tokens
             return
         vllm: Any = self._trainer.vllm_generation
@@ -111,15 +111,14 @@ class Dispatch:
                 )
 
     def at(self, temperature: float) -> "Dispatch":
-        """The same from now on at that temperature (0: greedily); for vLLM only."""
+        """Set vLLM's temperature (0: greedy)."""
         self._trainer.vllm_generation.temperature = temperature
         return self
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """Keep vLLM awake, with the newest weights, for the turns of many episodes. TRL would let
-        it sleep after each turn, and send all weights again before the next. All processes have to
-        enter together: they send weights together."""
+        """Keep vLLM awake, with the newest weights, over many turns: TRL would let it sleep after
+        each turn and send all weights again. All processes must enter together."""
         if not self._trainer.use_vllm:
             yield
             return
@@ -157,13 +156,13 @@ class Dispatch:
 
     def _sampling(self, place: int, ids: list[int]) -> dict[str, Any]:
         vllm = self._trainer.vllm_generation
-        # The same turn whatever else is generated.
+        # A seed for each prompt: a turn does not depend on the others in the batch.
         seed = int(digest(f"{self._seed}/{place}/{ids}")[:8], 16)
         settings = {name: getattr(vllm, name) for name in ("temperature", "top_p", "top_k")}
         return {**settings, "max_tokens": self._turn_tokens, "logprobs": 0, "seed": seed}
 
     def _in_process(self, prompts: list[list[int]], follow: Follow) -> None:
-        """Generate by vLLM's engine, in which episodes don't wait for each other."""
+        """Generate with vLLM's engine in this process; episodes don't wait for each other."""
         from vllm.sampling_params import RequestOutputKind
 
         module: Any = vllm_generation
@@ -175,10 +174,11 @@ class Dispatch:
             if ids is not None:
                 name = f"{place}/{len(ids)}"
                 places[name] = place
-                how = module.SamplingParams(
+                sampling = module.SamplingParams(
                     **self._sampling(place, ids), output_kind=RequestOutputKind.FINAL_ONLY
                 )
-                engine.add_request(name, {"prompt_token_ids": ids}, how, lora_request=adapter)
+                prompt = {"prompt_token_ids": ids}
+                engine.add_request(name, prompt, sampling, lora_request=adapter)
 
         for place, prompt in enumerate(prompts):
             ask(place, prompt)
@@ -186,24 +186,24 @@ class Dispatch:
             for output in engine.step():
                 [reply] = output.outputs
                 values = zip(reply.token_ids, reply.logprobs, strict=True)
-                turn = Turn(list(reply.token_ids), [of[token].logprob for token, of in values])
+                turn = Turn(list(reply.token_ids), [row[token].logprob for token, row in values])
                 place = places.pop(output.request_id)
                 ask(place, follow(place, turn))
 
     def _from_server(self, place: int, ids: list[int]) -> Turn:
         options = self._sampling(place, ids)
-        # An episode stays at the server that has its earlier turns.
+        # An episode stays on the server that has cached its earlier turns.
         client = self._clients[place % len(self._clients)]
         if self._adapter is not None:
             options["model"] = self._name
         reply = client.generate([ids], generation_kwargs=options)
         [ids], [logprobs] = reply["completion_ids"], reply["logprobs"]
-        # TRL's client has None for what vLLM could not score.
+        # TRL's client returns None for tokens that vLLM could not score.
         return Turn(list(ids), [each[0] or 0.0 for each in logprobs])
 
     def _send(self, folder: Path) -> None:
-        """Give vLLM the adapter by way of `folder`, which all processes and the server must see.
-        TRL would fold it into weights of 16 bits, which loses most of its first steps."""
+        """Send vLLM the adapter through `folder`, which all processes and the server must see. TRL
+        would merge it into 16-bit weights, which rounds away most of its first steps."""
         vllm = self._trainer.vllm_generation
         weights = adapter_weights(vllm.model, vllm._dist.gather_params)
         if vllm.accelerator.is_main_process:
@@ -211,18 +211,18 @@ class Dispatch:
             save_file(weights, folder / "adapter_model.safetensors")
         vllm.accelerator.wait_for_everyone()
         if vllm.mode == "server":
-            # Each time a new name: an adapter loaded in place is read again for each token, and
-            # what vLLM caches of prompts goes by the name.
+            # A new name each time: vLLM rereads an adapter that was loaded in place for every
+            # token, and its prefix cache is keyed by the name.
             [self._name] = broadcast_object_list([f"{_ADAPTER}-{uuid.uuid4().hex}"])
             where = {"lora_name": self._name, "lora_path": str(folder.resolve())}
             for client in self._clients if vllm.accelerator.is_main_process else ():
-                # It answers with plain text, which TRL's client does not take.
+                # The reply is plain text, which TRL's client rejects.
                 reply = client.session.post(f"{client.base_url}/v1/load_lora_adapter", json=where)
                 if reply.status_code != 200:
                     raise UserError(
-                        f"vLLM's server at {client.base_url} does not take the adapter"
+                        f"vLLM's server at {client.base_url} rejects the adapter"
                         f" ({printable(reply.text)[:200]}): start it by training/launch/"
-                        "vllm_server.sh with this recipe, where it sees the run's folder"
+                        "vllm_server.sh with this recipe, on a machine that sees the run's folder"
                     )
             vllm.accelerator.wait_for_everyone()
             return
@@ -243,8 +243,8 @@ def _adapter_request(folder: Path, *, load_inplace: bool = False) -> Any:
 def adapter_weights(
     model: Any, gathered: Callable[[list[Tensor]], AbstractContextManager[Any]]
 ) -> dict[str, Tensor]:
-    """Return the matrices of an adapter by peft's names in its file, on the CPU. `gathered` makes
-    weights whole that are spread over processes; all processes have to enter it."""
+    """Return an adapter's matrices on the CPU, by peft's names in its file. `gathered` assembles
+    weights that are sharded over processes; all processes must enter it."""
     weights = {}
     for name, weight in model.named_parameters():
         if model.prefix in name:
@@ -256,11 +256,11 @@ def adapter_weights(
 
 @contextlib.contextmanager
 def taking_adapters(rank: int) -> Iterator[None]:
-    """Have the vLLM that TRL makes take adapters of `rank`; a server needs no NCCL then."""
+    """Make TRL start vLLM with LoRA of `rank`, and skip the NCCL link to servers."""
     module: Any = vllm_generation
     client: Any = VLLMClient
     usual, join = getattr(module, "LLM", None), client.init_communicator
-    module.LLM = partial(_adaptable, usual, vllm_rank(rank))
+    module.LLM = partial(_engine_with_lora, usual, vllm_rank(rank))
     client.init_communicator = lambda *_, **__: None
     try:
         yield
@@ -268,9 +268,9 @@ def taking_adapters(rank: int) -> Iterator[None]:
         module.LLM, client.init_communicator = usual, join
 
 
-def _adaptable(make: Any, rank: int, **options: Any) -> Any:
-    """vLLM's engine, which takes adapters and keeps its weights in the machine's memory while it
-    sleeps: TRL sends whole weights again, and so has it discard them (level 2)."""
+def _engine_with_lora(make: Any, rank: int, **options: Any) -> Any:
+    """Make vLLM's engine with LoRA. Asleep it offloads its weights to host memory (level 1): TRL
+    would discard them (level 2), because it sends whole weights again."""
     engine = make(enable_lora=True, max_lora_rank=rank, enable_prefix_caching=True, **options)
     sleep = engine.sleep
     engine.sleep = lambda level: sleep(level=1)
@@ -280,15 +280,15 @@ def _adaptable(make: Any, rank: int, **options: Any) -> Any:
 def check_generation(table: Vllm | None) -> None:
     """Raise `UserError` if generation can't work, before any weights are loaded."""
     if sharded() and (table is None or table.mode != "server"):
-        lack = "weights that FSDP or ZeRO-3 spreads can't generate episodes of many lengths"
+        lack = "weights sharded by FSDP or ZeRO-3 can't generate episodes of different lengths"
         raise UserError(f"{lack}: --set grpo.vllm.mode=server, or train with ddp.yaml")
     if table is None:
         return
     if importlib.util.find_spec("vllm") is None:
         lack = "the recipe generates with vLLM, which is not installed: requirements/gpu.txt has it"
         raise UserError(f"{lack}; or let transformers generate, slowly: --set grpo.vllm.mode=off")
-    for each in table.servers:
-        _client(each)
+    for address in table.servers:
+        _client(address)
 
 
 @contextlib.contextmanager

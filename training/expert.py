@@ -1,7 +1,7 @@
-"""What supervised training imitates: conversations, and the parts of them that carry loss.
+"""Conversations for supervised training, and which of their tokens carry loss.
 
-They come from a scripted expert, who knows the answers of the synthetic world and makes the
-mistakes of the recipe's `Noise`, or from the best of episodes that were stored."""
+They come from a scripted expert, which knows the answers of the synthetic world and makes mistakes
+at the rates of the recipe's `Noise`, or from the best stored episodes."""
 
 import itertools
 import re
@@ -30,33 +30,33 @@ from training.rollout import ChatTokens, Material, in_groups
 NO_LOSS = -100  # TRL's and transformers' mark of a token without loss
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
 _WORD = re.compile(r"[\w'’-]+")
-_AT_ONCE = 500  # questions that a worker process plays at a time; fewer are played in this one
+_AT_ONCE = 500  # questions a worker process plays at a time; fewer are played in this process
 _NAME = re.compile(r"(?:[A-ZÀ-Þ][\w’-]*\w ?)+")  # words that begin with a capital
 
 
 class MarkedTokens(NamedTuple):
-    """A conversation's tokens; `labels` are the same, but `NO_LOSS` for those of others."""
+    """A conversation's tokens; `labels` has `NO_LOSS` in place of those the model did not write."""
 
     input_ids: list[int]
     labels: list[int]
 
 
 def part_of(messages: Sequence[ChatMessage], part: Part) -> list[ChatMessage] | None:
-    """Return that part of a conversation (`training.recipe.SftStage`); None if it lacks it."""
-    own = _own_turns(messages)
+    """Return that part of a conversation (see `training.recipe.SftStage`); None if missing."""
+    turns = _own_turns(messages)
     if part in ("whole", "first"):
-        return list(messages[: own[-1 if part == "whole" else 0] + 1])
-    # The turns that read a mail, each with the turn after it.
+        return list(messages[: turns[-1 if part == "whole" else 0] + 1])
+    # Turns that read a mail, with the turn after each.
     reading = [
         (place, following)
-        for place, following in itertools.pairwise(own)
+        for place, following in itertools.pairwise(turns)
         for call in (messages[place].get("tool_calls") or ())
         if call["function"]["name"] == "read_email"
     ]
-    if not reading or (part == "answer" and reading[-1][1] != own[-1]):
+    if not reading or (part == "answer" and reading[-1][1] != turns[-1]):
         return None
     place, following = reading[0] if part == "read" else reading[-1]
-    return [*messages[: own[0]], *messages[place : following + 1]]
+    return [*messages[: turns[0]], *messages[place : following + 1]]
 
 
 def _own_turns(messages: Sequence[ChatMessage]) -> list[int]:
@@ -66,16 +66,16 @@ def _own_turns(messages: Sequence[ChatMessage]) -> list[int]:
 def marked_tokens(
     messages: Sequence[ChatMessage], tokens: ChatTokens, *, last_alone: bool = False
 ) -> MarkedTokens:
-    """Return the tokens up to the model's last turn, with loss on its turns (or `last_alone`)."""
-    own = _own_turns(messages)
-    transcript = tokens.begin(messages[: own[0]])
-    for place, following in zip(own, [*own[1:], None], strict=True):
-        transcript.add(tokens.turn(messages[place]), own=following is None or not last_alone)
+    """Return the tokens up to the model's last turn; its turns (or `last_alone`) carry loss."""
+    turns = _own_turns(messages)
+    transcript = tokens.begin(messages[: turns[0]])
+    for place, following in zip(turns, [*turns[1:], None], strict=True):
+        transcript.add(tokens.turn(messages[place]), sampled=following is None or not last_alone)
         if following is not None:
-            transcript.add(tokens.between(messages[place + 1 : following]), own=False)
-    sampled = [False] * len(transcript.prompt_ids) + transcript.own
+            transcript.add(tokens.between(messages[place + 1 : following]), sampled=False)
+    sampled = [False] * len(transcript.prompt_ids) + transcript.sampled
     ids = transcript.ids
-    labels = [token if own else NO_LOSS for token, own in zip(ids, sampled, strict=True)]
+    labels = [token if counts else NO_LOSS for token, counts in zip(ids, sampled, strict=True)]
     return MarkedTokens(ids, labels)
 
 
@@ -85,9 +85,9 @@ def marked_tokens(
 def conversations_of(
     recipe: Recipe, material: Material, planted: Mapping[str, Planted], seed: int
 ) -> list[list[list[ChatMessage]]]:
-    """Return the conversations to imitate in each stage of the recipe, in an order by the seed.
-    `planted` is what the synthetic worlds know of the questions of `material`, by their ids. Raises
-    `UserError` if there is nothing to imitate."""
+    """Return the conversations to imitate in each stage of the recipe, shuffled by `seed`.
+    `planted` has the evidence for the questions of `material`, by their ids. Raises `UserError` if
+    there are no such questions."""
     table = recipe.sft
     assert table is not None
     questions = list(material.questions)
@@ -103,35 +103,34 @@ def conversations_of(
 
 
 def best_conversations(names: Sequence[str], seed: int) -> list[list[ChatMessage]]:
-    """Return the best right episode of each question in these runs, in an order by the seed, to
-    be imitated (AgentEvol, arXiv:2406.04151). Raises `UserError` if none is right."""
+    """Return the best correct episode of each question in these runs, shuffled by `seed`
+    (rejection sampling as in AgentEvol, arXiv:2406.04151). Raises `UserError` if there is none."""
     best: dict[str, Scored] = {}
-    for each in stored_episodes(names):
-        known = best.get(each.question.id)
-        if each.correct and (known is None or worth_of(each) > worth_of(known)):
-            best[each.question.id] = each
+    for episode in stored_episodes(names):
+        other = best.get(episode.question.id)
+        if episode.correct and (other is None or return_of(episode) > return_of(other)):
+            best[episode.question.id] = episode
     if not best:
-        raise UserError(f"no episode of {', '.join(names)} is right: train the start on")
+        raise UserError(f"no episode of {', '.join(names)} is right: train the start longer")
     conversations = [list(each.trajectory.messages) for each in best.values()]
     Random(f"{seed}/best").shuffle(conversations)
     return conversations
 
 
 def stored_episodes(names: Iterable[str]) -> list[Scored]:
-    """Return the runs' episodes that have a reward or a verdict, without those of held-out
-    questions. Raises `UserError` for a run that does not exist."""
+    """Return the judged episodes of training questions. Raises `UserError` for a missing run."""
     return [
-        each
+        scored
         for name in names
-        for each in load_run(find_run(name, runs_folder()))
-        if each.question.split not in HELD_OUT
-        and not each.unjudged
-        and (each.trajectory.reward is not None or each.verdicts)
+        for scored in load_run(find_run(name, runs_folder()))
+        if scored.question.split not in HELD_OUT
+        and not scored.unjudged
+        and (scored.trajectory.reward is not None or scored.verdicts)
     ]
 
 
-def worth_of(scored: Scored) -> float:
-    """Return what an episode earned, or else 1 if right and -1 if wrong, less its effort."""
+def return_of(scored: Scored) -> float:
+    """Return an episode's reward; without one, 1 if right or -1 if wrong, minus its effort."""
     reward, rubric = scored.trajectory.reward, scored.trajectory.rubric
     if reward is not None:
         return float(reward["total"])
@@ -141,13 +140,12 @@ def worth_of(scored: Scored) -> float:
 def expert_conversations(
     path: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
-    """Return the expert's conversation about each question on the inbox file, in order; `seed`
-    decides its mistakes. Questions whose mails the expert's searches do not find are left out.
-    Raises `UserError` without questions."""
+    """Return the expert's conversation about each question, in order; `seed` decides its mistakes.
+    Leave out questions whose mails its searches miss. Raises `UserError` without questions."""
     if not planted:
         remedy = "give the recipe a table [data.worlds], or begin with art-e train grpo"
-        raise UserError(f"the expert knows synthetic questions alone: {remedy}")
-    # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
+        raise UserError(f"the expert can only play synthetic questions: {remedy}")
+    # Inbox by inbox: few can be open at a time, and opening one is as slow as some episodes.
     by_inbox = sorted(planted, key=lambda each: each.question.inbox_address)
     play = partial(_play, path, form, noise, seed)
     if len(planted) > _AT_ONCE:
@@ -161,24 +159,24 @@ def expert_conversations(
 def _play(
     path: Path, form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[Planted]
 ) -> list[tuple[str, list[ChatMessage]]]:
-    """Return the conversations in which the gold mails showed the answer, by questions' ids."""
     material, conversations = Material(InboxFile(path), []), []
-    for each in planted:
-        episode = material.episode(each.question, form)
-        expert = Expert(episode, each, Random(f"{seed}/{each.question.id}"), noise, form.spaced)
+    for entry in planted:
+        question = entry.question
+        episode = material.episode(question, form)
+        expert = Expert(episode, entry, Random(f"{seed}/{question.id}"), noise, form.spaced)
         expert.play()
-        # The expert knows that it must give up otherwise, and a model can't.
+        # Otherwise the expert decides by what only it knows, which a model can't learn.
         if not expert.lost and expert.saw_evidence():
-            conversations.append((each.question.id, episode.messages))
+            conversations.append((question.id, episode.messages))
     return conversations
 
 
 @dataclass(eq=False)
 class Expert:
-    """Plays `episode` about the question and gold mails of `planted`, with mistakes by `rng`. With
-    `leading_space` a text in its calls begins with a space if it does where it is copied from: a
-    small model copies tokens, and a word after a space has other ones. It is `lost` if searches for
-    all words did not find all gold mails."""
+    """Plays `episode` knowing the answer and gold mails of `planted`, with mistakes drawn by `rng`.
+    With `leading_space` a text in its calls keeps the space before its source: a small model copies
+    tokens, and those of a word differ after a space. It is `lost` if searches for all words missed
+    a gold mail."""
 
     episode: Episode
     planted: Planted
@@ -193,14 +191,14 @@ class Expert:
             self.episode.step(next(turns))
 
     def saw_evidence(self) -> bool:
-        """Whether each mail of the evidence that it read showed the text that answers."""
+        """Return True if every gold mail that the expert read showed its evidence."""
         resolve = self.episode.tools.resolve
         read = {resolve(mail["message_id"]): mail["body"] for mail in self._mails("body")}
         evidence = ((read[mail], text) for mail, text in self.planted.evidence if mail in read)
         return all(" ".join(text.split()) in " ".join(body.split()) for body, text in evidence)
 
     def _play(self) -> Iterator[AssistantMessage]:
-        names, telling = searched_words(self.planted.question.question)
+        names, telling = search_words(self.planted.question.question)
         lazy = self._errs("lazy_searches")
         yield self._search((names or telling)[:1] if lazy else names or telling)
         if self._errs("gives_up"):
@@ -217,7 +215,7 @@ class Expert:
         gold, reads_all = self._gold(), self._errs("wrong_reads")
         if not count or len(gold) < count:
             self.lost = bool(count) and not lazy
-            for handle in self._hits(self._name()) if reads_all else ():
+            for handle in self._hits(self._longest_name()) if reads_all else ():
                 yield self._read(handle)
             yield self._final(NOTHING, [])
             return
@@ -225,7 +223,7 @@ class Expert:
             yield self._read(handle)
         if self._errs("needless_turns"):
             yield self._read(gold[-1])
-        evidence = self.planted.evidence  # in the words of its mail, if one mail holds the answer
+        evidence = self.planted.evidence  # quote the mail if one mail holds the answer
         answer = evidence[0][1] if len(evidence) == 1 else str(self.planted.question.answer)
         yield self._final(answer, gold)
 
@@ -234,31 +232,30 @@ class Expert:
         return [by_id[each] for each in self.planted.question.message_ids if each in by_id]
 
     def _above(self, gold: Sequence[str]) -> list[str]:
-        """Return the likely hits down to the last of `gold`, then the other gold mails."""
-        likely = self._hits(self._name())
+        """Return the likely hits down to the last gold mail, then the other gold mails."""
+        likely = self._hits(self._longest_name())
         hits = [hit for hit in self._hits() if hit in gold or hit in likely]
         last = max((place for place, hit in enumerate(hits) if hit in gold), default=-1)
         return list(dict.fromkeys([*hits[: last + 1], *gold]))
 
     def _hits(self, name: str = "") -> list[str]:
-        """Return the last search's hits that lack no word of `name`."""
+        """Return the last search's hits that have all words of `name`."""
         needed = {*words(name)}
         hits = [hit for result in self._mails("hits")[:1] for hit in result["hits"]]
         lacking = [words(" ".join(hit.get("missing", ()))) for hit in hits]
         pairs = zip(hits, lacking, strict=True)
         return [hit["message_id"] for hit, its_words in pairs if needed.isdisjoint(its_words)]
 
-    def _name(self) -> str:
-        """Return the longest name in the question."""
+    def _longest_name(self) -> str:
         names = _NAME.findall(self.planted.question.question.partition(" ")[2])
         return max(names, key=len, default=NOTHING).strip()
 
     def _mails(self, field: str) -> list[dict[str, Any]]:
-        """Return the results, and the hits in them, that show that field, the last first."""
+        """Return the results and hits that have that field, newest first."""
         turns = exchanges(self.episode.messages)
         results = [call.results[0] for turn in turns for call in turn.calls]
-        shown = [mail for result in results for mail in (*result.get("hits", ()), result)]
-        return [mail for mail in reversed(shown) if field in mail]
+        mails = [mail for result in results for mail in (*result.get("hits", ()), result)]
+        return [mail for mail in reversed(mails) if field in mail]
 
     def _bodies(self) -> list[str]:
         return [mail["body"] for mail in self._mails("body")]
@@ -278,7 +275,7 @@ class Expert:
         return self._call("return_final_answer", {"answer": spaced, "sources": list(sources)})
 
     def _spaced(self, text: str, beginning: str, *places: str) -> str:
-        """Return `text` as it is copied from the first of `places` that has its `beginning`."""
+        """Prefix `text` with a space if the first of `places` with `beginning` has one there."""
         source = next((each for each in places if beginning in each), "")
         before = source[: source.find(beginning)]
         spaced = self.leading_space and text != NOTHING and before.endswith(" ")
@@ -289,8 +286,8 @@ class Expert:
         return AssistantMessage(None, (ToolCall(f"call_{turn}_0", name, compact_json(arguments)),))
 
 
-def searched_words(question: str) -> tuple[list[str], list[str]]:
-    """Return the question's names and numbers, and all its informative words, in order."""
+def search_words(question: str) -> tuple[list[str], list[str]]:
+    """Return the question's names and numbers, and all of its content words, in order."""
     all_words = [word.removesuffix("'s").removesuffix("’s") for word in _WORD.findall(question)]
     telling = [each for each in all_words if not _IDLE.issuperset(words(each))]
     names = [each for each in telling if each[0].isupper() or each[0].isdigit()]

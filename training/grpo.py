@@ -1,9 +1,16 @@
 """Reinforcement learning: TRL's GRPOTrainer over our episodes.
 
-TRL does groups, advantages, clipping and losses. A step here is read in this order: `grpo.py`
-sets TRL up, `roller.py` takes the step's questions, `rollout.py` runs their episodes turn by
-turn, `engine.py` generates, `roller.py` asks the judges, `reward.py` pays, and TRL trains on the
-tokens. `validation.py` asks held-out questions now and then."""
+TRL computes advantages and losses. Read a step in this order: `grpo.py` sets TRL up, `roller.py`
+takes the step's questions, `rollout.py` runs their episodes turn by turn, `engine.py` generates,
+`roller.py` asks the judges, `reward.py` pays, and TRL trains on the tokens. At intervals
+`validation.py` asks held-out questions.
+
+With the reward R of an episode, its advantage is A = (R - mean of its group) / (std of the batch +
+1e-4), and the loss of a batch of N own tokens (DAPO, Yu et al., 2025) is
+
+    -1/N sum over own tokens of min(min(r, RATIO_CAP) A, clip(r, 0.8, 1.2) A)
+
+where r is a token's probability by the trained model over that by the model that sampled it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -30,16 +37,15 @@ from training.rollout import in_groups
 from training.run import Step, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_init
 
-# As transformers names them; its cosine has a warm-up too.
+# transformers' names; its cosine has a warm-up, too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
-# A token counts by the ratio of its probabilities, the trainer's over the sampler's: by PPO's clip,
-# and also where the advantage is negative cut at this (as "dual clip", Ye et al., 2020).
+# PPO's clip leaves r unbounded if A < 0; this bounds it ("dual clip", Ye et al., 2020).
 RATIO_CAP = 3.0
 
 
 def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> dict[str, Any]:
-    """Train, and return the run's metrics. It pauses when judges may cost no more or fail too
-    often. Raises `UserError` if the recipe can't be carried out."""
+    """Train, and return the run's metrics. Pause if the judges' budget is used up or they fail too
+    often. Raises `UserError` if the recipe does not fit."""
     recipe = training.setting.recipe
     table = recipe.grpo
     assert table is not None
@@ -49,17 +55,17 @@ def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> 
         start = load_init(training.setting)
         roller = Roller(training, table, start.tokens, load("train"), judges)
         trainer = AgentTrainer(roller, start)
-        examiner = validation.Examiner(training, judges, start, load)
+        evaluator = validation.Evaluator(training, judges, start, load)
         callback = validation.RunCallback(
-            examiner, trainer.dispatch, trainer.step_of, validate_every=table.validate_every,
+            evaluator, trainer.dispatch, trainer.step_of, validate_every=table.validate_every,
             together=table.minibatches, pause=trainer.why_pause, awake=trainer.awake,
         )  # fmt: skip
-        generate_at = examiner.by_transformers if table.vllm is None else trainer.dispatch.at
+        generate_at = evaluator.by_transformers if table.vllm is None else trainer.dispatch.at
         return validation.carry_out(trainer, callback, generate_at)
 
 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:
-    """TRL's reward function: what episodes earned; None for a group with an unjudged member."""
+    """Return the episodes' rewards to TRL; None for a group with an unjudged member."""
     rewards: list[float | None] = []
     for group in in_groups(scored, size):
         rewards += rewards_of(group) or [None] * size
@@ -75,12 +81,12 @@ class AgentTrainer(GRPOTrainer):
         self.roller, self.table = roller, table
         self.batch: StepBatch | None = None
         self.generated = training.tokens  # tokens that all processes generated since the run began
-        # Log-probabilities of the newest batch's tokens, if the engine gave them.
+        # Log-probabilities of the newest batch's tokens, if the engine returned them.
         self._sampled: list[list[float]] | None = None
-        # Of the passes before the batch's first step: the sum of ratios, and of tokens.
+        # Over the passes before the batch's first step: the sum of r, and the number of tokens.
         self._ratios = torch.zeros(2)
         self._own = self._scores = torch.zeros(0)
-        # A pass over a large model takes its episodes as one row. Small ones wait for launches.
+        # A large model gets the episodes of a pass as one row; a small one is bound by launches.
         self._joins = recipe.model.base is not None
         passes, form = table.passes(training.processes.count), recipe.episode
         # The roller chooses the questions; TRL counts rows and groups.
@@ -94,10 +100,10 @@ class AgentTrainer(GRPOTrainer):
             temperature=TEMPERATURE, loss_type="dapo", beta=0.0,
             learning_rate=table.rate, lr_scheduler_type=_SCHEDULES[table.schedule],
             warmup_steps=table.warmup, logging_steps=1, ddp_find_unused_parameters=False,
-            # By the spread of the whole step: a group's own magnifies trifles.
+            # std of the batch: that of a group magnifies tiny differences.
             scale_rewards="batch",
             delta=RATIO_CAP,
-            # Rows come in the order in which they are asked, pass after pass.
+            # Rows stay in the order in which they were asked.
             shuffle_dataset=False,
             **validation.trainer_arguments(training, table.steps, table.max_grad_norm),
             **_vllm(table.vllm, form.episode_tokens),
@@ -114,42 +120,42 @@ class AgentTrainer(GRPOTrainer):
         self.dispatch = Dispatch(
             self, form.turn_tokens, seed, batch=table.generate_batch, servers=servers
         )
-        # With overlap: who rolls out the next batch, and what it will be.
+        # With overlap: the thread that rolls out the next batch, and its result.
         self._aside = ThreadPoolExecutor(1) if table.vllm and table.vllm.overlaps else None
         self._pending: Future[Played] | None = None
 
     def _roll(self, *_: Any) -> dict[str, Any]:
-        """TRL's rollout function: the batch of the next step."""
         step = int(self.state.global_step) + 1
         if self._aside is None:
             questions = self.roller.questions_for_step(step)
             self.batch = self.roller.roll(questions, step, self.dispatch)
         else:
-            played = (self._pending or self._begun(self._aside, step)).result()
-            # One step off-policy: its ratios tell how far the weights have moved since.
+            played = (self._pending or self._start_rollout(self._aside, step)).result()
+            # One step off-policy: r corrects for the steps of weights in between.
             after = step + self.table.minibatches
-            self._pending = self._begun(self._aside, after) if after <= self.table.steps else None
+            self._pending = (
+                self._start_rollout(self._aside, after) if after <= self.table.steps else None
+            )
             self.batch = self.roller.collected(played)
         self.generated += self.batch.sampled
         columns = self.batch.for_trl(self.roller.tokens.end_id)
         self._sampled, self._ratios = columns["logprobs"], torch.zeros(2)
         return columns
 
-    def _begun(self, aside: ThreadPoolExecutor, step: int) -> "Future[Played]":
-        """Begin to roll out the batch of that step by the weights of now."""
+    def _start_rollout(self, aside: ThreadPoolExecutor, step: int) -> "Future[Played]":
         questions = self.roller.questions_for_step(step)
         with self.dispatch.awake():
             return aside.submit(self.roller.played, questions, step, self.dispatch)
 
     def _generate(self, prompts: list[Any]) -> Any:
-        # TRL sends weights now: not while a batch is rolled out by older ones.
+        # TRL sends weights now, so wait for the batch that the older ones roll out.
         wait([self._pending] if self._pending else [])
         usual: Any = super()._generate
         return usual(prompts)
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """Keep vLLM awake, with the newest weights, once no batch is rolled out by older ones."""
+        """Keep vLLM awake with the newest weights, after the batch that older ones roll out."""
         wait([self._pending] if self._pending else [])
         with self.dispatch.awake():
             yield
@@ -159,7 +165,7 @@ class AgentTrainer(GRPOTrainer):
         names = ("loss", "learning_rate", "grad_norm", "entropy")
         logged: dict[str, Any] = {name: logs.get(name) for name in names}
         if (step - 1) % self.table.minibatches == 0:
-            # There are no tokens if all groups were left out.
+            # No tokens if all groups were masked.
             sums = self.roller.training.processes.gather([self._ratios.tolist()])
             ratios, tokens = map(sum, zip(*sums, strict=True))
             self.batch.figures["ratio_mean"] = ratios / tokens if tokens else None
@@ -176,7 +182,7 @@ class AgentTrainer(GRPOTrainer):
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any
     ) -> Any:
         usual = super()._get_per_token_logps_and_entropies
-        if torch.is_grad_enabled():  # a batch that is packed
+        if torch.is_grad_enabled():  # a packed batch
             if self._joins:
                 with self.accelerator.autocast():
                     scored = scored_as_one(model, input_ids, attention_mask, self._own)
@@ -185,23 +191,23 @@ class AgentTrainer(GRPOTrainer):
                 scores = usual(model, input_ids, attention_mask, *args, **options)
             self._scores = scores[0].detach()
             return scores
-        # TRL asks how likely the tokens were when sampled. vLLM says nan of what it did not score.
+        # TRL asks for the denominators of r. vLLM returns nan for tokens that it did not score.
         if self._sampled is not None:
             rows = pad_sequence(list(map(torch.tensor, self._sampled)), batch_first=True)
             return rows.nan_to_num().to(input_ids.device), None, None
-        kept, size = args[0], options.pop("batch_size", None) or len(input_ids)
+        count, size = args[0], options.pop("batch_size", None) or len(input_ids)
         score = partial(usual, model, **options)
-        return scored_packed(score, input_ids, attention_mask, kept, size)
+        return scored_packed(score, input_ids, attention_mask, count, size)
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         usual: Any = super()._compute_loss
-        self._own = own = inputs["completion_mask"] * inputs["tool_mask"]
+        self._own = mask = inputs["completion_mask"] * inputs["tool_mask"]
         loss = usual(model, inputs)
         steps, place = self.args.gradient_accumulation_steps, self._step
         old = inputs.get("old_per_token_logps") if self._sampled else None
         if old is not None and place % self.args.steps_per_generation < steps:
             ratios = (self._scores - old).exp()
-            self._ratios += torch.stack([(ratios * own).sum(), own.sum()]).cpu()
+            self._ratios += torch.stack([(ratios * mask).sum(), mask.sum()]).cpu()
         return loss
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:

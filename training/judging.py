@@ -1,4 +1,4 @@
-"""The judges of training by their names, and what they cost.
+"""The judges of training, chosen by name, and their fees.
 
 offline, f1     no model (`evals.judges`)
 anything else   a litellm name: a model, which costs fees"""
@@ -23,17 +23,17 @@ from training.recipe import Grpo, Judging, Recipe, Sft
 
 # ---- The relative judge.
 
-# This is RULER (OpenPipe, 2025): it is easier to say which of several rollouts is better than how
-# good one is. Its score is a component of the reward, `relative`, and counts within the bands of
-# outcomes: no score lifts a wrong answer above an honest "I don't know".
+# This is RULER (OpenPipe, 2025): ranking rollouts is easier than grading one. The score is the
+# reward's component `relative`, which moves an episode only within its outcome's band: it can't
+# lift a wrong answer above "I don't know".
 
-# Characters of all rollouts of a call, and the fewest that an observation keeps.
+# Characters of all rollouts in a call, and the fewest left of an observation.
 CHARS, FEWEST_CHARS = 24_000, 160
 PROMPT = prompt_text(__package__, "ranking")
 
 
 class Score(BaseModel):
-    """What one rollout is worth beside the others."""
+    """The score of one rollout, relative to the others."""
 
     attempt: int
     reason: str
@@ -47,12 +47,12 @@ class Scores(BaseModel):
 
 
 class RelativeJudge(StructuredModel):
-    """Compares the rollouts of a question with a model, in one call for a group."""
+    """Asks a model to compare the rollouts of a question, one call per group."""
 
     async def rank(self, group: Sequence[Scored]) -> list[float] | None:
-        """Return a score from 0 to 1 for each, in their order; None if the call failed."""
+        """Return a score from 0 to 1 for each rollout; None if the call failed."""
         try:
-            reply = await self.ask(PROMPT, shown(group), Scores)
+            reply = await self.ask(PROMPT, prompt_input(group), Scores)
         except (PolicyError, UnparseableError):
             return None
         scores = {each.attempt: each.score for each in reply.scores}
@@ -60,11 +60,11 @@ class RelativeJudge(StructuredModel):
         return [scores[each] for each in numbers] if scores.keys() == set(numbers) else None
 
 
-def shown(group: Sequence[Scored]) -> dict[str, Any]:
-    """Return what the model is shown: shared steps once, and about `CHARS` characters in all."""
+def prompt_input(group: Sequence[Scored]) -> dict[str, Any]:
+    """Return the rollouts for the prompt: shared steps once, about `CHARS` characters in all."""
     attempts = [exchanges(each.trajectory.messages) for each in group]
     columns = zip(*attempts, strict=False)
-    same = itertools.takewhile(lambda each: each.count(each[0]) == len(each), columns)
+    same = itertools.takewhile(lambda steps: steps.count(steps[0]) == len(steps), columns)
     shared = sum(1 for _ in same)
     parts = [attempts[0][:shared], *(each[shared:] for each in attempts)]
     texts = sum(1 + len(exchange.calls) for part in parts for exchange in part)
@@ -82,24 +82,24 @@ def _step(exchange: Exchange, room: int) -> Mapping[str, Any]:
         return cut_line(str(value), room)
 
     calls = [
-        {"tool": each.tool, "arguments": cut(each.arguments), "result": cut(each.results)}
-        for each in exchange.calls
+        {"tool": call.tool, "arguments": cut(call.arguments), "result": cut(call.results)}
+        for call in exchange.calls
     ]
     step = {"says": cut(exchange.says), "calls": calls, "reply": cut(exchange.replies)}
     return {name: value for name, value in step.items() if value or name == "calls"}
 
 
-# ---- The judges of a recipe, and what they cost.
+# ---- The judges of a recipe, and their fees.
 
-# Tokens of a judge's two calls about an answer: whether it is right, and whether it is grounded in
-# the mails read. Assumed: both replies, and the share of episodes that answer (others are free).
+# Tokens of a judge's two prompts about an answer (is it right? is it grounded in the mails read?),
+# and of a mail. Assumed: the tokens of both replies, and the share of episodes that answer.
 CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 90, 0.75
-# Of a call that compares rollouts, and of its score for each, with its reason (assumed).
+# Tokens of a call that compares rollouts, and (assumed) of a score with its reason.
 RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
 
 
 class Judges(NamedTuple):
-    """The judge of training, that of validations, and the one, if any, that compares rollouts."""
+    """The judges of rewards and of validations, and the one, if any, that compares rollouts."""
 
     reward: Judge
     validation: Judge
@@ -117,7 +117,7 @@ class Judges(NamedTuple):
 
 
 def ask_again(judges: Iterable[object]) -> bool:
-    """Have models called again that failed too often. Return False if they would fail again."""
+    """Reset judges that failed too often. Return False if one would only fail again."""
     models = [each for each in judges if isinstance(each, StructuredModel)]
     return False not in [each.try_again() for each in models]
 
@@ -125,8 +125,8 @@ def ask_again(judges: Iterable[object]) -> bool:
 def judges_of(
     table: Judging, limit: float | None = None, *, spent: float = 0.0, processes: int = 1
 ) -> Judges:
-    """Return the judges of a recipe. The processes and the paid judges share what is left of the
-    `limit` in USD after `spent`. Raises `UserError` for an unusable judge or an empty budget."""
+    """Return the judges of a recipe. Processes and paid judges share the budget of `limit - spent`
+    USD equally. Raises `UserError` for an unusable judge or an empty budget."""
     if limit is not None and limit <= spent and spent > 0:
         fees = f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}"
         raise UserError(f"{fees}: resume with a higher --max-cost")
@@ -143,7 +143,7 @@ def judges_of(
 
 @dataclass(frozen=True)
 class JudgeFee:
-    """What a judge is expected to cost for its verdicts; `usd` is None for an unknown price."""
+    """A judge's expected fees; `usd` is None for an unknown price."""
 
     judge: str
     episodes: int
@@ -151,8 +151,8 @@ class JudgeFee:
 
 
 def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
-    """Return the fees of the judges that are models, if an episode reads so many `mails`: both
-    judge held-out episodes, the reward's also those of GRPO, which the relative one compares."""
+    """Return the fees of judges that are models, at `mails` read per episode. Both judges judge
+    held-out episodes, the reward's also those of GRPO, which the relative judge compares."""
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
     held_out *= recipe.runs
@@ -175,8 +175,8 @@ def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
 
 
 def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
-    """Return the number of episodes of all validations (before the first step, at intervals and at
-    the end, in SFT at the end of each stage) and of the test, which is asked twice."""
+    """Return the number of episodes in all validations (at step 0, at intervals and at the end; in
+    SFT also after each stage) and in the test, which is asked twice."""
     steps = {*range(stage.validate_every, stage.steps, stage.validate_every), stage.steps}
     if isinstance(stage, Sft):
         steps.update(itertools.accumulate(each.steps for each in stage.stages))

@@ -1,6 +1,6 @@
-"""The optimizer of small models, and two savings in what TRL's trainers compute.
+"""The optimizer of small models, and the packing that saves TRL's trainers padding.
 
-With `MuonAdamW` a small new model learns to copy names and numbers sooner."""
+`MuonAdamW` teaches a small new model sooner to copy names and numbers."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +14,17 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from trl.trainer import utils
 
 BETAS = (0.9, 0.98)  # gradients of small batches change fast
-FLAT = 1e-6  # rewards and advantages that differ by less are equal but for rounding
+FLAT = 1e-6  # smaller differences of rewards and advantages are rounding
 
-# ---- Fewer positions and less padding, for the same figures.
+# ---- Packing: less padding, the same gradients.
+
+# The loss is a sum over own tokens, L = sum_i A_i f(token i): neither the order of rows nor columns
+# of padding change its gradient, and a row with A = 0 adds nothing to it.
 
 
 @contextlib.contextmanager
 def own_tokens_scored() -> Iterator[None]:
-    """Have TRL compute logits of labelled tokens only, and transformers keep episodes apart."""
+    """Make TRL compute logits of labelled tokens only, and attention stay within an episode."""
     module: Any = utils
     usual = module._use_triton
     module._use_triton = lambda device: device.type == "cpu" or usual(device)
@@ -36,10 +39,9 @@ def own_tokens_scored() -> Iterator[None]:
 def packed(
     batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1, even: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the rows of TRL's `batches`, within each of the `minibatches` sorted by length into as
-    many batches, or (`even`) into batches of about as many tokens, without columns that are all
-    padding: gradients are sums, so that the order of rows changes nothing. A row without an
-    advantage has no gradient: it keeps one token."""
+    """Return the rows of TRL's `batches` in as many batches without columns of padding: within each
+    of the `minibatches` sorted by length, or (`even`) spread so that batches have similar numbers
+    of tokens. A row without an advantage keeps one token."""
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
@@ -59,12 +61,12 @@ def packed(
 
 
 def scored_packed(
-    score: Callable[..., tuple[Tensor, Tensor | None, Any]], ids: Tensor, mask: Tensor, kept: int,
+    score: Callable[..., tuple[Tensor, Tensor | None, Any]], ids: Tensor, mask: Tensor, count: int,
     size: int,
 ) -> tuple[Tensor, Tensor | None, Any]:  # fmt: skip
-    """Return what TRL's `score(ids, mask, kept)` gives of the last `kept` columns of all rows, from
-    passes of `size` rows, sorted by length and without columns that are all padding."""
-    before = ids.size(1) - kept
+    """Return TRL's `score(ids, mask, count)` of the last `count` columns, in passes of `size` rows
+    that are sorted by length, without columns of padding."""
+    before = ids.size(1) - count
     whole: list[Any] = [None, None]
     order = mask.sum(1).argsort(stable=True)
     for start in range(0, len(order), size):
@@ -75,7 +77,7 @@ def scored_packed(
         for place, values in enumerate(score(ids[rows, columns], mask[rows, columns], last)[:2]):
             if values is not None:
                 if whole[place] is None:
-                    whole[place] = values.new_zeros(len(ids), kept)
+                    whole[place] = values.new_zeros(len(ids), count)
                 whole[place][rows, :last] = values
     return whole[0], whole[1], None
 
@@ -84,8 +86,8 @@ def attention_by_episode(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     *, episodes: Sequence[int] | None = None, **options: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """Return transformers' sdpa attention. In a row of several `episodes` of those lengths each
-    attends to itself alone, by causal kernels: a mask would take the square of the whole row."""
+    """Return transformers' sdpa attention. In a row of `episodes` with those lengths n_i, each
+    attends only to itself, by a causal kernel: sum n_i^2 work instead of a mask's (sum n_i)^2."""
     attend: Any = sdpa_attention_forward
     if episodes is None:
         return attend(module, query, key, value, mask, **options)  # type: ignore[no-any-return]
@@ -95,33 +97,33 @@ def attention_by_episode(
     return torch.cat([attend(module, *part, None, **options)[0] for part in parts], 1), None
 
 
-def scored_as_one(model: Any, ids: Tensor, mask: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and entropies of the `own` tokens in the last columns of all rows
-    (0 elsewhere), from one pass over one row without padding."""
-    there, kept = mask.bool(), own.size(1)
+def scored_as_one(model: Any, ids: Tensor, mask: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities and entropies of the `counted` tokens in the last columns of all
+    rows (0 elsewhere), from one pass over all rows joined into one, without padding."""
+    there, count = mask.bool(), counted.size(1)
     labels = ids.new_full(ids.shape, -100)
-    labels[:, -kept:][own.bool()] = ids[:, -kept:][own.bool()]
-    # What the last token of an episode predicts is not there.
+    labels[:, -count:][counted.bool()] = ids[:, -count:][counted.bool()]
+    # Logits at place t predict token t + 1, so labels move left; an episode's last one has none.
     labels = torch.cat([labels[:, 1:], ids.new_full((len(ids), 1), -100)], 1)
     scores = model(
         input_ids=ids[there][None], position_ids=(mask.cumsum(1) - 1)[there][None],
-        # A mask of four dimensions is taken as it is.
+        # transformers leaves a mask of four dimensions alone.
         attention_mask=mask.new_ones(1, 1, 1, 1).bool(), episodes=mask.sum(1).tolist(),
         shift_labels=labels[there][None], fused_lm_head=True,
     )  # fmt: skip
 
-    def of_own(values: Tensor) -> Tensor:
+    def unpack(values: Tensor) -> Tensor:
         whole = values.new_zeros(ids.shape).masked_scatter(there, values)
-        return whole[:, -kept - 1 : -1]
+        return whole[:, -count - 1 : -1]
 
-    return of_own(scores.log_probs), of_own(scores.entropy)
+    return unpack(scores.log_probs), unpack(scores.entropy)
 
 
 def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     prompts, completions = batch["prompt_mask"].size(1), batch["completion_mask"].size(1)
     # Prompts are padded on their left, completions on their right.
     first = prompts - int(batch["prompt_mask"].sum(1).max())
-    # Where all were cut off and are masked, one is left.
+    # Leave one column if all completions are masked.
     last = max(1, int(batch["completion_mask"].sum(1).max()))
 
     def trimmed(name: str, value: Tensor) -> Tensor:
@@ -133,9 +135,10 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class MuonAdamW(Optimizer):
-    """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without decay. AdamW
-    learns at the rate 1, Muon at `ratio`; its updates are scaled to the size of AdamW's (Liu et
-    al., 2025). A scheduler multiplies the rates of both `param_groups`, AdamW's first."""
+    """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without weight decay.
+    Muon's update is the momentum, orthogonalized to U V^T, times 0.2 sqrt(max(rows, columns)), so
+    that its RMS is AdamW's (Liu et al., 2025). AdamW's rate is 1, Muon's is `ratio`; a scheduler
+    multiplies both `param_groups`, AdamW's first."""
 
     def __init__(
         self, matrices: list[nn.Parameter], others: list[nn.Parameter], ratio: float
@@ -159,13 +162,13 @@ class MuonAdamW(Optimizer):
         self._share()
 
     def _share(self) -> None:
-        """Use the very groups of both: a rate that changes here changes there."""
+        """Share the groups of both, so that a scheduler changes their rates."""
         self.param_groups = [*self._adamw.param_groups, *self._muon.param_groups]
 
 
 def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
-    """Return an optimizer at the rate 1, which a scheduler multiplies: `MuonAdamW` if `ratio` is
-    above 0, with Muon for all matrices but embeddings, else AdamW."""
+    """Return an optimizer with rate 1, for a scheduler to multiply: `MuonAdamW` if `ratio` is above
+    0, with Muon for all matrices but embeddings, else AdamW."""
     weights = [each for each in model.parameters() if each.requires_grad]
     tables = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding)}
     matrices = [each for each in weights if each.ndim == 2 and id(each) not in tables]

@@ -1,9 +1,9 @@
-"""What GRPO by a recipe takes before it is run: memory, hours, money.
+"""Plans of GRPO by a recipe: memory, hours, money.
 
     art-e train plan --recipe talk --gpu h100-80gb
 
-A plan is rough: memory within about 10 %, hours within a third. `MEASURED` and `ASSUMED` say where
-its numbers come from. Planning needs neither a GPU nor torch nor a network."""
+A plan is rough: memory within about 10 %, hours within a third. `NOTES` say where its numbers come
+from. Planning needs no GPU, torch or network."""
 
 import re
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Gpu(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A Qwen2 or Qwen3: widths of all heads, and whether embeddings are the output weights too."""
+    """A Qwen2 or Qwen3: widths of all heads together; `tied` embeddings are the output weights."""
 
     layers: int
     hidden: int
@@ -38,17 +38,16 @@ class Shape(NamedTuple):
 
     @property
     def linear(self) -> int:
-        """Weights of all linear layers: q and o, k and v, gate, up and down."""
         attention = 2 * (self.q_width + self.kv_width)
         return self.layers * self.hidden * (attention + 3 * self.intermediate)
 
     @property
     def parameters(self) -> int:
-        """All weights but norms and biases, which are below 0.1 %."""
+        """Count all weights but norms and biases, which are below 0.1 %."""
         return self.linear + (1 if self.tied else 2) * self.vocabulary * self.hidden
 
     def lora_parameters(self, rank: int) -> int:
-        """Return the weights of an adapter on all linear layers (peft's "all-linear")."""
+        """Count the weights of an adapter on all linear layers (peft's "all-linear")."""
         attention = 4 * self.hidden + 2 * (self.q_width + self.kv_width)
         return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
 
@@ -65,49 +64,49 @@ def shape_of(model: ModelTable) -> Shape:
         return Shape(new.layers, width, 3 * width, width, width, new.vocabulary, tied=True)
     name = re.search(r"Qwen(2\.5|3)-[\d.]+B", model.base or "")
     if name is None or name[0] not in PUBLISHED:
-        one = ", ".join(PUBLISHED)
-        raise UserError(f"the shape of {model.base} is not known: --set model.base= one of {one}")
+        names = ", ".join(PUBLISHED)
+        raise UserError(f"the shape of {model.base} is not known: --set model.base= one of {names}")
     return PUBLISHED[name[0]]
 
 
-# Shares of a card's bfloat16 rate and bandwidth, milliseconds a layer, seconds, bytes.
+# Achieved shares of a GPU's bfloat16 rate and bandwidth, milliseconds a layer, seconds, bytes.
 TRAIN_SHARE, TRAIN_SHARE_4BIT, SCORE_SHARE, READ_SHARE, DECODE_SHARE = 0.36, 0.25, 0.40, 0.45, 0.70
 PASS_MS, LAYER_MS, VLLM_STEP_S, LONGEST, WAKE_BYTES_S = 2.7, 4.6, 0.005, 4.5, 25e9
 CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
-SEARCHES, READS = 2.5, 1.5  # the calls of a mean episode before its answer
-# Tokens by Qwen2.5's tokenizer, the means of a strong model's recorded calls on the 73 public
-# questions: the prompt with its tools, calls, observations, and what stands around an observation.
+SEARCHES, READS = 2.5, 1.5  # calls of a mean episode before its answer
+# Mean tokens by Qwen2.5's tokenizer, of a strong model's calls on the 73 public questions: prompt
+# with tools, calls, observations, and the template's frame around an observation.
 PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 602, 36, 23, 66, 616, 110, 19
 
 NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
 
 
 class EpisodeTokens(NamedTuple):
-    """Tokens of a mean episode, of its prompt and of the model's own, and mails that it reads."""
+    """A mean episode: its tokens, those of the prompt and of the model's turns, the mails read."""
 
     tokens: float
     prompt: float
-    own: float
+    sampled: float
     reads: float
 
 
 def expected_episode(recipe: Recipe) -> EpisodeTokens:
-    """Return the mean episode that is expected of the recipe, within its limits. Of worlds: the
-    scripted expert's, by the tokenizers of nano and mini."""
+    """Return the recipe's expected mean episode, within its limits. For worlds it is the scripted
+    expert's, by the tokenizers of nano and mini."""
     limits, worlds = recipe.episode, recipe.data.worlds
     if recipe.model.scratch is not None and worlds is not None:
         tokens: float = min(165 if worlds.short else 543, limits.episode_tokens)
         return EpisodeTokens(tokens, tokens / 3, 20, 1.1)
-    own = SEARCHES * SEARCH + READS * READ + ANSWER
-    shown = SEARCHES * HITS * limits.hits / MAX_RESULTS + READS * MAIL
-    tokens = PROMPT + own + shown + (SEARCHES + READS) * FRAME
-    return EpisodeTokens(min(tokens, limits.episode_tokens), PROMPT, own, READS)
+    sampled = SEARCHES * SEARCH + READS * READ + ANSWER
+    observed = SEARCHES * HITS * limits.hits / MAX_RESULTS + READS * MAIL
+    tokens = PROMPT + sampled + observed + (SEARCHES + READS) * FRAME
+    return EpisodeTokens(min(tokens, limits.episode_tokens), PROMPT, sampled, READS)
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a recipe takes: the bytes of each GPU by phase and part, how many whole episodes' keys
-    and values have `room`, hours by part, and seconds a batch. It fits if there are no `faults`."""
+    """A recipe's needs: bytes of each GPU by phase and part, `room` for the keys and values of that
+    many whole episodes, hours by part, seconds a batch. It fits if there are no `faults`."""
 
     recipe: str
     parameters: int
@@ -131,7 +130,7 @@ def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
         raise UserError(f"the recipe {recipe.name} has no table [grpo] to plan; use another")
     by_server = grpo.vllm is not None and grpo.vllm.mode == "server"
     if by_server and count < 2:
-        raise UserError("vLLM's server needs GPUs beside those that train: --gpus 2 or more")
+        raise UserError("vLLM's server needs GPUs of its own: --gpus 2 or more")
     serve, price = count // 2 if by_server else 0, GPUS[gpu].usd_per_hour
     work = _Work(recipe, grpo, GPUS[gpu], count - serve, serve)
     memory, room = work.memory()
@@ -149,7 +148,7 @@ def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
 
 
 class _Work:
-    """The work of a recipe, shared by `train` GPUs that train and `serve` more that generate."""
+    """A recipe's work on `train` GPUs that train and `serve` more that generate."""
 
     def __init__(self, recipe: Recipe, grpo: Grpo, gpu: Gpu, train: int, serve: int) -> None:
         grpo.passes(train)
@@ -164,7 +163,7 @@ class _Work:
             self.at_once = grpo.generate_batch or max(self.batch, held_out)
 
     def memory(self) -> tuple[dict[str, dict[str, float]], float]:
-        """Return the bytes of a GPU by phase and part, and for how many episodes there is room."""
+        """Return the bytes of a GPU by phase and part, and the number of episodes that fit."""
         shape, model, vllm = self.shape, self.recipe.model, self.grpo.vllm
         longest = self.recipe.episode.episode_tokens
         # Float32, or under an adapter bfloat16 or NF4 (linear layers); AdamW has two moments.
@@ -180,7 +179,7 @@ class _Work:
             parts = {"vLLM's weights": weights, "vLLM": VLLM_BYTES, "keys and values": left}
             generating, room = ({} if self.serve else held) | parts, left / keys
         else:
-            # One layer's keys and values are there twice; the longest prompt is the last one.
+            # One layer's keys and values exist twice; the longest prompt is the last one.
             keys += keys // shape.layers
             prompt = longest * (8 * shape.hidden + (10 if model.lora else 6) * shape.intermediate)
             parts = {"keys and values": self.at_once * keys, "prompts": self.at_once * prompt}
@@ -192,36 +191,36 @@ class _Work:
         return {"generating": generating, "training": training}, room
 
     def _activations(self, tokens: float) -> float:
-        """Bytes that autograd keeps: a layer 36 a unit of its width and 9 of its MLP's; recomputed,
-        each keeps its input and one is at work. Logits: TRL's tiles of 4,096 x 32,768 in bfloat16,
-        gradients in float32. Whole weights have autocast's copies in bfloat16."""
+        """Return the bytes that autograd stores: a layer 36 per unit of its width and 9 per unit of
+        its MLP's; recomputed, its input, and one layer in full. Logits: TRL's tiles of 4,096 x
+        32,768 in bfloat16, gradients in float32. Whole weights have autocast's bfloat16 copies."""
         shape, model = self.shape, self.recipe.model
         layer, inputs = 36 * shape.hidden + 9 * shape.intermediate, 2 * shape.layers * shape.hidden
-        kept = inputs + layer if model.checkpointing else shape.layers * layer
+        stored = inputs + layer if model.checkpointing else shape.layers * layer
         logits = 2 * min(tokens, 4_096) * min(shape.vocabulary, 32_768)
         copies = 0 if model.lora else 2 * shape.linear
-        return tokens * (kept + 4 * shape.hidden) + logits + copies
+        return tokens * (stored + 4 * shape.hidden) + logits + copies
 
     def hours(self) -> dict[str, float]:
-        """Return the hours by part. A pass takes two operations a weight and token."""
+        """Return the hours by part. A forward pass takes 2 FLOPs per weight and token."""
         shape, episode, model, grpo = self.shape, self.episode, self.recipe.model, self.grpo
         a_pass = 2 * shape.parameters / (self.gpu.tflops * 1e12) / 3600
-        # A backward pass counts twice without an adapter, recomputing once.
+        # A backward pass costs two forward ones, with an adapter one; recomputing costs one more.
         learning = a_pass * (2 + (not model.lora) + model.checkpointing)
         learning /= TRAIN_SHARE_4BIT if model.bits == 4 else TRAIN_SHARE
-        # Without vLLM the trainer scores the tokens that several minibatches move from.
+        # Without vLLM the trainer scores the batch first, if several minibatches use it.
         if grpo.vllm is None and grpo.minibatches > 1:
             learning += a_pass / SCORE_SHARE
-        # However short it is, a pass waits for its launches.
+        # Every pass waits for its kernel launches, however short it is.
         launches = shape.layers * PASS_MS / 1e3 / 3600 / grpo.micro_batch
-        # For each token weights, keys and values are read. Of an episode that grows evenly 0.6 are
-        # there on the mean, and transformers reads them in each of four turns.
+        # Every generated token reads weights, keys and values. On average 0.6 of a growing episode
+        # exist, which transformers reads again in each of four turns.
         there, generators = 0.6 * episode.tokens, self.serve or self.train
         held = 2 * shape.parameters + self.at_once / 2 * there * 4 * shape.layers * shape.kv_width
         token = held / (self.gpu.gb_per_second * 1e9 * DECODE_SHARE) + VLLM_STEP_S
         token = token if grpo.vllm else max(token, shape.layers * LAYER_MS / 1e3)
-        written = LONGEST * episode.own * token / 3600 / min(self.batch, 2 * self.at_once)
-        # vLLM reads each token once, and the prompt once for a group.
+        written = LONGEST * episode.sampled * token / 3600 / min(self.batch, 2 * self.at_once)
+        # vLLM reads each token once, and a group's prompt once.
         read: float = 4 * there
         if grpo.vllm:
             read = episode.tokens - episode.prompt * (1 - 1 / grpo.rollouts)
@@ -229,7 +228,7 @@ class _Work:
         rollout = (written + reading) / generators
         episodes = grpo.questions * grpo.rollouts * grpo.batches
         batches = episodes * written + grpo.asked * grpo.rollouts * grpo.batches * reading
-        # A vLLM that sleeps while weights are trained moves its own to the machine and back.
+        # A vLLM that sleeps while the model trains moves its weights to host memory and back.
         moved = 4 * shape.parameters if grpo.vllm and not self.serve else 0
         hours = {
             "generating": batches / generators + grpo.batches * moved / WAKE_BYTES_S / 3600,

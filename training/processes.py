@@ -1,9 +1,9 @@
-"""The processes that train one model together, each on its own GPU, or on a CPU.
+"""The processes that train one model together, each on a GPU, or on a CPU.
 
     accelerate launch --config_file training/launch/ddp.yaml -m art_e train grpo ...
 
 accelerate or torchrun starts them and ends all when one ends; without a launcher there is one.
-They exchange a few objects a step by the same calls in the same order. Weights are the trainer's.
+They exchange a few objects a step, by the same calls in the same order; trainers sync the weights.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from datetime import timedelta
 from typing import TypeVar
 
 T = TypeVar("T")
-# A process takes the others for lost after this: longer than any judge takes, outages included.
-PATIENCE = timedelta(minutes=60)
-# What gloo and NCCL say in a RuntimeError when a peer has ended.
+# Timeout of collective calls: longer than any call of a judge, outages included.
+TIMEOUT = timedelta(minutes=60)
+# RuntimeErrors of gloo and NCCL after a peer has ended.
 _LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|NCCL.*(abort|remote)|gloo", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The number of processes, and which of them this is."""
+    """The number of processes, and this one's index."""
 
     index: int = 0
     count: int = 1
@@ -38,7 +38,6 @@ class Processes:
         return self.index == 0
 
     def gather(self, values: Sequence[T]) -> list[T]:
-        """Return the values of all processes, by process; the same in each of them."""
         if self.count == 1:
             return list(values)
         from accelerate.utils import gather_object
@@ -58,7 +57,7 @@ ALONE = Processes()
 
 
 def sharded() -> bool:
-    """Whether accelerate spreads weights over the processes: FSDP, or ZeRO-3."""
+    """Return True if accelerate shards weights over the processes (FSDP, ZeRO-3)."""
     get = os.environ.get
     return get("ACCELERATE_USE_FSDP") == "true" or (
         get("ACCELERATE_USE_DEEPSPEED") == "true" and get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
@@ -66,20 +65,20 @@ def sharded() -> bool:
 
 
 def launched() -> Processes:
-    """Join the processes that a launcher started; without a launcher there is this one."""
+    """Join the processes that a launcher started; without a launcher, `ALONE`."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE
     import torch
     from accelerate import PartialState
 
     on_cpu = torch.accelerator.current_accelerator(check_available=True) is None
-    state = PartialState(cpu=on_cpu, timeout=PATIENCE)
+    state = PartialState(cpu=on_cpu, timeout=TIMEOUT)
     return Processes(int(state.process_index), int(state.num_processes))
 
 
 class PausedError(Exception):
-    """Says why a run ends early. It `passes` if the same command may go on later: time was over, or
-    a provider was down. Otherwise something has to be changed first: a limit, a key."""
+    """The reason why a run pauses. It `passes` if the same command can resume later: time was up,
+    or a provider down. Otherwise the user has to change something first: a limit, a key."""
 
     def __init__(self, reason: str, *, passes: bool = True) -> None:
         super().__init__(reason)
@@ -87,13 +86,13 @@ class PausedError(Exception):
 
 
 class LostError(Exception):
-    """Another process of the run ended too early."""
+    """Another process of the run has ended early."""
 
 
 @contextlib.contextmanager
 def joined() -> Iterator[Processes]:
-    """Join the launched processes as long as the block runs. Raises `LostError` if another one has
-    ended: by the error of a collective call, or by the signal with which launchers end the rest."""
+    """Join the launched processes while the block runs. Raises `LostError` if another one ended: on
+    the error of a collective call, or on SIGTERM, by which launchers end the rest."""
     processes = launched()
     if processes.count == 1:
         yield processes
@@ -116,7 +115,7 @@ def joined() -> Iterator[Processes]:
 
 
 def keep_memory() -> None:
-    """Have glibc's malloc keep freed blocks up to 1 GiB: each step allocates the same ones."""
+    """Make glibc's malloc reuse freed blocks up to 1 GiB: every step allocates the same ones."""
     if platform.libc_ver()[0] == "glibc":
         for threshold in (-3, -1):  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
             ctypes.CDLL(None).mallopt(threshold, 1 << 30)
@@ -124,7 +123,7 @@ def keep_memory() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the trainers' libraries: one of TRL's warnings quotes a rollout, which is mail."""
+    """Silence the trainers' libraries: a warning of TRL quotes a rollout, which is mail."""
     for name in ("trl", "transformers", "accelerate", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():

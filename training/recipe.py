@@ -2,7 +2,7 @@
 
     art-e train grpo --recipe nano --set grpo.steps=20
 
-A run's `config.json` holds its recipe whole."""
+A run's `config.json` stores the whole recipe."""
 
 import itertools
 import tomllib
@@ -28,7 +28,7 @@ Schedule = Literal["constant", "cosine"]
 Part = Literal["whole", "first", "read", "answer"]
 
 BATCH = 128  # prompts that transformers generates for at a time by default
-AT_ONCE = 256  # held-out questions that are under way at a time
+AT_ONCE = 256  # held-out questions that run at a time
 TEMPERATURE = 1.0  # of sampling in training
 
 
@@ -39,19 +39,19 @@ class RecipeTable(BaseModel):
 
 
 class Scratch(RecipeTable):
-    """A new Qwen2 with a tokenizer of at most `vocabulary` learnt tokens."""
+    """A new Qwen2 with a tokenizer of at most `vocabulary` learned tokens."""
 
     layers: Count = 3
     hidden: Count = 128
-    widening: Count = 3  # the hidden size times this is the width within a layer
+    widening: Count = 3  # the MLP's width as a multiple of the hidden size
     vocabulary: Count = 4_000
-    init: Positive = 0.06  # the standard deviation of its weights
+    init: Positive = 0.06  # standard deviation of the new weights
     rope_theta: Positive = 1e6
 
 
 class ModelTable(RecipeTable):
     """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`.
-    `lora` is the rank of an adapter, trained in place of all weights; `bits` 4 means NF4."""
+    `lora` is the rank of an adapter that is trained instead of all weights; `bits` 4 means NF4."""
 
     base: str | None = None
     scratch: Scratch | None = None
@@ -61,7 +61,7 @@ class ModelTable(RecipeTable):
     @model_validator(mode="before")
     @classmethod
     def _base_instead(cls, value: Any) -> Any:
-        """Take `--set model.base=NAME` in place of a table [model.scratch]."""
+        """Let `--set model.base=NAME` replace a table [model.scratch]."""
         named = isinstance(value, dict) and value.get("base") is not None
         return {**value, "scratch": None} if named else value
 
@@ -75,13 +75,13 @@ class ModelTable(RecipeTable):
 
     @property
     def checkpointing(self) -> bool:
-        """Whether activations are recomputed: a third more time, a fraction of the memory."""
+        """Recompute activations if True: a third more time, a fraction of the memory."""
         return self.base is not None
 
 
 class Worlds(RecipeTable):
-    """Synthetic companies to train and measure on, one for each seed of the spans [first, end).
-    All share their names, cities and words, and pair them differently."""
+    """Synthetic companies to train and evaluate on, one for each seed of the spans [first, end).
+    All share a pool of names, cities and words, which they combine differently."""
 
     size: Count = 1_000
     short: bool = True
@@ -102,9 +102,9 @@ class Worlds(RecipeTable):
 
 
 class Data(RecipeTable):
-    """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
-    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds. `unanswerable`
-    caps the share of unanswerable questions, `train_questions` the number of those of training."""
+    """The questions: of synthetic `worlds`, or of the golden set `questions` on the inbox file `db`
+    (default: those of `ART_E_HOME`); with both, only training uses the worlds. `unanswerable` caps
+    the share of unanswerable questions, `train_questions` the number of training questions."""
 
     worlds: Worlds | None = None
     questions: str | None = None
@@ -116,7 +116,7 @@ class Data(RecipeTable):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if self.worlds is not None and (self.questions is None) != (self.db is None):
-            raise ValueError("beside [data.worlds] give both questions and db, or neither")
+            raise ValueError("with [data.worlds] give both questions and db, or neither")
         return self
 
     @property
@@ -128,18 +128,18 @@ class Data(RecipeTable):
 
 
 class Noise(RecipeTable):
-    """How often, per episode, the scripted expert makes each mistake."""
+    """The scripted expert's error rates per episode."""
 
-    lazy_searches: Share = 0.3  # searches for one word alone
-    wrong_reads: Share = 0.3  # reads the hits in order until it has read the right ones
+    lazy_searches: Share = 0.3  # searches for only one word
+    wrong_reads: Share = 0.3  # reads hits in order until it has read the gold mails
     needless_turns: Share = 0.15  # reads the mail again
     guesses: Share = 0.3  # answers with the first hit's id if that is not a gold mail
     gives_up: Share = 0.1  # abstains after its search
 
 
 class SftStage(RecipeTable):
-    """A stretch of supervised training: `steps` of `batch` conversations each. `part` is what to
-    imitate: "first" (question and first turn), "whole", or, with loss on the last turn only, "read"
+    """A stage of supervised training: `steps` of `batch` conversations each. `part` is imitated:
+    "first" (question and first turn), "whole", or, with loss on the last turn only, "read"
     (question, first mail read, next turn) or "answer" (question, last mail read, final answer)."""
 
     part: Part = "whole"
@@ -151,8 +151,8 @@ class SftStage(RecipeTable):
 
 
 class Sft(RecipeTable):
-    """The warm start, by the scripted expert, who errs by `noise`, or stored episodes. With
-    `early_noise` for all stages but the last, only checkpoints of the last are chosen."""
+    """The warm start, on the scripted expert with error rates `noise`, or on stored episodes. If
+    `early_noise` applies to all stages but the last, only the last one's checkpoints are chosen."""
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
     noise: Noise = Noise()
@@ -173,9 +173,9 @@ class Sft(RecipeTable):
 
 
 class Vllm(RecipeTable):
-    """Generation by vLLM: in the training process with the share `memory` of its GPU, or by vLLM's
-    own servers on other GPUs (`training/launch/vllm_server.sh`), with commas between. With
-    `overlap` these generate the next batch while this one is trained on. "off": no table."""
+    """Generation by vLLM: in the training process with the share `memory` of its GPU, or by servers
+    on other GPUs (`training/launch/vllm_server.sh`; comma-separated URLs). With `overlap` servers
+    generate the next batch while this one is trained on. Mode "off" removes the table."""
 
     mode: Literal["colocate", "server"]
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.5
@@ -193,16 +193,16 @@ class Vllm(RecipeTable):
 
 class Grpo(RecipeTable):
     """Reinforcement learning: `questions` groups of `rollouts` episodes, over all processes, then
-    an optimizer step on each of the `minibatches` of them. `spare` questions are asked along,
-    to replace those whose rollouts all earn the same (dynamic sampling: DAPO, Yu et al., 2025)."""
+    one optimizer step on each of their `minibatches`. `spare` extra questions replace those whose
+    rollouts have equal rewards (dynamic sampling: DAPO, Yu et al., 2025)."""
 
     steps: Count
     questions: Count = 8
     spare: Annotated[int, Field(ge=0)] = 0
     rollouts: Annotated[int, Field(ge=2)] = 8
     minibatches: Count = 1
-    micro_batch: Count = 16  # episodes of one forward pass of a process
-    generate_batch: Count | None = None  # episodes that transformers generates for at a time
+    micro_batch: Count = 16  # episodes in a forward pass of a process
+    generate_batch: Count | None = None  # episodes that transformers generates at a time
     vllm: Vllm | None = None
     rate: Positive = 3e-4
     max_grad_norm: Positive = 1.0
@@ -219,7 +219,7 @@ class Grpo(RecipeTable):
         return self.questions + self.spare
 
     def passes(self, processes: int) -> int:
-        """Return a process's forward passes between rollouts. Raises `UserError` for a fraction."""
+        """Return a process's forward passes per batch. Raises `UserError` if not an integer."""
         if self.questions % processes or self.spare % processes:
             fault = f"{self.questions} questions and {self.spare} spare ones a step can't be shared"
             remedy = f"set grpo.questions and grpo.spare to multiples of {processes}"
@@ -238,7 +238,7 @@ class Grpo(RecipeTable):
     @field_validator("vllm", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:
-        """Take `--set grpo.vllm.mode=off` as no table: --set can't remove one."""
+        """Let `--set grpo.vllm.mode=off` remove the table."""
         return None if isinstance(value, dict) and value.get("mode") == "off" else value
 
     @model_validator(mode="after")
@@ -248,7 +248,7 @@ class Grpo(RecipeTable):
 
 
 class Preference(RecipeTable):
-    """DPO or KTO: `batch` pairs or episodes a step. `beta` holds the model to the start."""
+    """DPO or KTO: `batch` pairs or episodes a step. `beta` penalizes leaving the initial model."""
 
     steps: Count
     batch: Annotated[int, Field(ge=2)] = 16
@@ -257,9 +257,9 @@ class Preference(RecipeTable):
 
 
 class Judging(RecipeTable):
-    """The judges: `reward` in training, `validation` on held-out questions, another one so that
-    holes show. "f1" is for the exact answers of worlds. `relative` compares the rollouts of a
-    question (`training.judging`). A validation asks `questions`, the test `test_questions`."""
+    """The judges: `reward` in training, `validation` on held-out questions, another model so that
+    reward hacking shows. "f1" suits the exact answers of worlds. `relative` compares the rollouts
+    of a question (`training.judging`). `questions`, `test_questions`: sizes of both sets."""
 
     reward: str = "offline"
     validation: str = "f1"
@@ -270,8 +270,8 @@ class Judging(RecipeTable):
 
 
 class Recipe(RecipeTable):
-    """A training run in all its settings. `name` defaults to the file's. `runs` is the number of
-    runs of a sweep, each with its own `--set`: a plan counts all of them."""
+    """All settings of a training run. `name` defaults to the file's. `runs` is the number of runs
+    in a sweep, each with its own `--set`; a plan covers all of them."""
 
     name: str
     runs: Count = 1
@@ -290,23 +290,21 @@ class Recipe(RecipeTable):
             raise ValueError("judging.relative and reward.relative go together: set both or none")
         reward, held_out = self.judging.reward, self.judging.validation
         if not self.data.has_worlds("validation"):
-            # Beside training worlds the golden set is of made-up companies too, as nano's.
+            # With training worlds the golden set is synthetic too, as nano's.
             if held_out == "f1" and self.data.worlds is None:
-                fault = (
-                    "f1 can't judge the answers of a golden set, right in other words than the gold"
-                )
+                fault = "f1 can't judge a golden set, whose right answers differ in wording"
                 raise ValueError(f"judging.validation: {fault}; name a model, or offline")
             if needs_model(reward) and held_out in (reward, "offline"):
                 raise ValueError("judging.validation: name another model than judging.reward")
         if self.model.bits == 4 and self.grpo is not None and self.grpo.vllm is not None:
-            # TRL pushes merged weights of 16 bits into a vLLM that holds 4 (its issue 4973).
-            raise ValueError("vLLM can't take on weights of 4 bits: leave out [grpo.vllm]")
+            # TRL pushes merged 16-bit weights into a 4-bit vLLM (its issue 4973).
+            raise ValueError("vLLM can't load 4-bit weights from training: leave out [grpo.vllm]")
         return self
 
 
 class Setting(NamedTuple):
-    """The settings of a run: `init` is the folder of its start; SFT, DPO and KTO learn from the
-    episodes of `runs` ("ratings": the answers that the user rated)."""
+    """The settings of a run: `init` is the folder of its initial model; SFT, DPO and KTO learn from
+    the episodes of `runs` ("ratings": the answers that the user rated)."""
 
     kind: Literal["sft", "grpo", "dpo", "kto"]
     recipe: Recipe
@@ -316,12 +314,12 @@ class Setting(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """The number of its steps; 0 if the recipe lacks the table of this kind."""
+        """Return the number of steps; 0 if the recipe lacks the table of this kind."""
         table = getattr(self.recipe, self.kind, self.recipe.preference)
         return 0 if table is None else int(table.steps)
 
 
-# ---- A TOML file by its name or path, with the changes of `--set`.
+# ---- Loading a TOML file by name or path, with the changes of `--set`.
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -332,14 +330,14 @@ def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
 
 
 def toml_names(kind: str) -> list[str]:
-    """Return the names of the files of that kind that come with the project."""
+    """Return the names of the project's files of that kind."""
     folder = resources.files("training").joinpath(f"{kind}s")
     return sorted(Path(each.name).stem for each in folder.iterdir() if ".toml" in each.name)
 
 
 def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str]) -> _Model:
     """Return the file of that name or path with `changes`, as `model`. Raises `UserError` for a
-    missing or invalid file, with the field that is wrong."""
+    missing or invalid file, naming the invalid field."""
     names = toml_names(kind)
     file = f"{name}.toml" if name in names else name
     path = resources.files("training").joinpath(f"{kind}s", file)
@@ -349,7 +347,7 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
         choices = ", ".join(names)
         raise UserError(f"no {kind} {name!r}; there are {choices}, or give a TOML file") from None
     except ValueError as error:
-        raise UserError(f"{file} is no TOML: {error}; mend it") from None
+        raise UserError(f"{file} is not valid TOML: {error}; fix it") from None
     table.setdefault("name", Path(file).stem)
     for change in changes:
         _change(table, change)
@@ -357,20 +355,20 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
         return model.model_validate(table)
     except ValidationError as error:
         fault = fault_of(error, f"the {kind}")
-        raise UserError(f"{file}: {fault}; mend the {kind} or --set") from None
+        raise UserError(f"{file}: {fault}; fix the {kind} or --set") from None
 
 
 def _change(content: dict[str, Any], change: str) -> None:
-    """Put one `table.field=value` into the content; the value is TOML, or else text."""
+    """Set one `table.field=value`; the value is TOML, or else a string."""
     key, has_value, value = change.partition("=")
     *tables, last = key.strip().split(".")
     if not (has_value and last and all(tables)):
-        raise UserError(f"--set {change!r} is no change; write it as table.field=value")
+        raise UserError(f"--set expects TABLE.FIELD=VALUE, not {change!r}")
     place: Any = content
     for name in tables:
         place = place.setdefault(name, {})
         if not isinstance(place, dict):
-            raise UserError(f"--set {change!r}: {name} is no table")
+            raise UserError(f"--set {change!r}: {name} is not a table")
     try:
         place[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

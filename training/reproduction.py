@@ -1,7 +1,7 @@
-"""`art-e reproduce`: the chain of the talk, from mail to report, in commands that are run once.
+"""`art-e reproduce`: the talk's commands from mail to report, each run once.
 
 Each command runs in the reproduction's folder and leaves a stamp when it is done. After a kill the
-chain skips what has a stamp, and the command that was killed resumes by itself."""
+chain skips commands with a stamp, and resumes the one that was killed."""
 
 import json
 import re
@@ -37,28 +37,28 @@ from evals.report.tables import COLUMNS, NONE, PUBLISHED, Cell, Entry, Row, Tabl
 from evals.report.training import read_training, validation_charts
 from evals.scored import Scored
 from evals.statistics import UNKNOWN
-from training.cli import SetOption, rough, shown_fee
+from training.cli import SetOption, fee_line, rough
 from training.planning import plan
 from training.recipe import NotNegative, Recipe, RecipeTable, load_recipe, load_toml
-from training.run import EPISODES, Validation, by_second
+from training.run import EPISODES, Validation, with_second_judge
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-# ---- The chain: `art-e` commands that are run one after the other.
+# ---- The chain of `art-e` commands.
 
 Stage = Literal["ingest", "golden", "baselines", "sft", "grpo", "evaluation", "report"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-# In the folder of a reproduction; a file of STAMPS holds the command that is done.
+# In a reproduction's folder; each file in STAMPS holds a command that is done.
 STAMPS, INBOX, GOLDEN, TEST = "done", "inbox.duckdb", "golden", "test"
-# The temperature of a control: how much of a gain a start has by being sampled less freely.
+# Temperature of a control: how much of the gain does cooler sampling of the start give?
 COOL = "0.4"
 _LIMIT = re.compile(r" --max-cost \S+")
 
 
 class Profile(RecipeTable):
-    """What differs between reproductions. The first of `judges` decides. `sources` are those of
-    `art-e ingest`, `golden` the commands of `art-e golden`, `changes` those of `--set`, `preset`
-    that of `eval run` ("": the whole test). `max_cost_usd` limits each baseline."""
+    """The settings of a reproduction. The first of `judges` decides. `sources` go to
+    `art-e ingest`, `changes` to `--set`, `preset` to `eval run` ("": whole test); `golden` has
+    commands of `art-e golden`. `max_cost_usd` limits each baseline."""
 
     name: str
     recipe: str
@@ -79,7 +79,7 @@ class Profile(RecipeTable):
 
 
 class Command(NamedTuple):
-    """A command of the chain; if it `makes_run`, that has its name, and may be resumed."""
+    """A command of the chain; one that `makes_run` can resume the run of its name."""
 
     stage: Stage
     name: str
@@ -91,30 +91,29 @@ class Command(NamedTuple):
         return shlex.join(["art-e", *self.words])
 
     def is_done(self, out: Path) -> bool:
-        """Whether its stamp is there. Raises `UserError` if another command left it."""
+        """Return True if its stamp exists. Raises `UserError` if another command left it."""
         stamp = out / STAMPS / self.name
         done = stamp.read_text("utf-8") if stamp.exists() else None
-        # A limit decides whether a step gets done, not what it makes.
+        # A limit decides whether a step finishes, not its result.
         if done is not None and _LIMIT.sub("", done) != _LIMIT.sub("", self.line):
             raise UserError(f"{self.name} was done by another command ({done}): give another --out")
         return done is not None
 
     def do(self, out: Path) -> None:
-        """Run the command, or resume it. Raises `UserError` if it fails or is cut short."""
+        """Run or resume the command. Raises `UserError` if it fails or is cut short."""
         run = Run(out / self.name)
         if not run.complete:
             words = [*self.words, *(["--resume"] if run.started else [])]
             note(f"{self.name}: {shlex.join(['art-e', *words])}")
             if run_art_e(words, out):
                 raise UserError(f"{self.name} failed, see above; run this again to resume")
-        # A share of the questions would give another figure.
+        # Some of the questions would give other figures.
         if (self.makes_run and not run.complete) or (self.stage == "golden" and _cut(out / GOLDEN)):
             raise UserError(f"{self.name} was cut short: run this again, with a higher --max-cost")
         write_whole(out / STAMPS / self.name, self.line)
 
 
 def _cut(golden: Path) -> bool:
-    """Whether a limit of cost left questions unwritten or unverified."""
     done = json.loads((golden / "manifest.json").read_text("utf-8"))["steps"]
     lost = done.get("generate", {}).get("batches", {}).get("lost", {})
     unchecked = done.get("verify", {}).get("unchecked", {}).values()
@@ -122,9 +121,9 @@ def _cut(golden: Path) -> bool:
 
 
 def steps(profile: Profile, out: Path) -> Iterator[Command]:
-    """The chain, command by command. Do each step before you ask for the next one: which seed is
-    tested depends on what training made. In a plan the first seed stands for the best."""
-    # Absolute, because the commands run elsewhere.
+    """Yield the commands. Run each before asking for the next: which seed is tested depends on the
+    training. Before training the first seed stands in for the best."""
+    # Absolute, because the commands run in another folder.
     paths = [(each, expanded(each)) for each in profile.sources]
     mail = [str(path.resolve()) if path.exists() else each for each, path in paths]
     yield Command("ingest", "ingest", ["ingest", *mail, "--db", INBOX, "--replace"])
@@ -136,7 +135,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Command]:
     words = ["train", "questions", *recipe, "--split", "test", "--out", TEST]
     yield Command("golden", "questions", words)
 
-    def asked(
+    def evaluate(
         stage: Stage, name: str, model: str, *options: str, file: str = "questions"
     ) -> Command:
         judges = [word for each in profile.judges for word in ("--judge", each)]
@@ -149,7 +148,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Command]:
         name = re.sub(r"[^a-z0-9.]+", "-", Path(model).name.lower()).strip("-")
         limit = profile.max_cost_usd
         limits = [] if limit is None else ["--max-cost", str(limit)]
-        yield asked("baselines", f"baseline-{name}", model, *limits)
+        yield evaluate("baselines", f"baseline-{name}", model, *limits)
     warm, seeds = profile.training.sft is not None, profile.seeds
     for kind in ("sft", "grpo") if warm else ("grpo",):
         for seed in seeds:
@@ -163,23 +162,23 @@ def steps(profile: Profile, out: Path) -> Iterator[Command]:
     usd = profile.usd_per_hour
     price = [] if usd is None else ["--gpu-usd-per-hour", str(usd)]
     for name, model in (("start", first), ("trained", f"grpo-{best}")):
-        yield asked("evaluation", f"{name}-{best}", f"local:{model}", *price)
+        yield evaluate("evaluation", f"{name}-{best}", f"local:{model}", *price)
     if not profile.preset:
         cool = ["--temperature", COOL, *price]
-        yield asked("evaluation", f"cool-start-{best}", f"local:{first}", *cool)
+        yield evaluate("evaluation", f"cool-start-{best}", f"local:{first}", *cool)
         for name, model in (("start", first), ("trained", f"grpo-{best}")):
             control = f"swapped-{name}-{best}"
-            yield asked("evaluation", control, f"local:{model}", *price, file="swapped")
+            yield evaluate("evaluation", control, f"local:{model}", *price, file="swapped")
 
 
 def chosen_seed(runs: Mapping[int, Path]) -> int:
-    """Return the first seed of those whose GRPO run has the best validation of training."""
+    """Return the seed whose GRPO run has the best validation; the first on a tie."""
 
-    def merit(seed: int) -> tuple[float, float]:
+    def score(seed: int) -> tuple[float, float]:
         rows = Run(runs[seed]).metrics["validation"]
-        return max(Validation(**each).merit for each in rows if each["step"])
+        return max(Validation(**each).score for each in rows if each["step"])
 
-    return max(runs, key=merit)
+    return max(runs, key=score)
 
 
 @app.command()
@@ -195,8 +194,8 @@ def reproduce(
 ) -> None:
     """Reproduce the talk: mail, questions, baselines, training, test, report.
 
-    The same command again, also after a kill, does what is missing and pays for nothing twice. The
-    profile talk asks hosted models and needs a GPU: look at --dry-run first."""
+    Run the same command again, also after a kill, to do what is missing; nothing is paid twice. The
+    profile talk asks hosted models and needs a GPU: try --dry-run first."""
     load_env()
     chosen = load_toml(Profile, "profile", profile, changes or ())
     folder = (out or home() / "reproduced" / chosen.name).resolve()
@@ -210,7 +209,7 @@ def reproduce(
         _show(chosen, chain, left, missing, as_json)
         return
     if missing:
-        raise UserError(f"{'; '.join(missing)}. --until STAGE ends before that is needed")
+        raise UserError(f"{'; '.join(missing)}. --until STAGE stops before that is needed")
     (folder / STAMPS).mkdir(parents=True, exist_ok=True)
     with locked(folder / ".lock", f"another process works on {folder}; give another --out"):
         for step in steps(chosen, folder):
@@ -228,7 +227,7 @@ def reproduce(
 
 
 def _missing(profile: Profile, left: list[Command]) -> list[str]:
-    grpo, judging, found = profile.training.grpo, profile.training.judging, set[str]()
+    grpo, judging, reasons = profile.training.grpo, profile.training.judging, set[str]()
     stages, options = {each.stage for each in left}, ("-m", "--model", "--judge")
     names = {judging.reward, judging.validation} if "grpo" in stages else set[str]()
     for words in (each.words for each in left):
@@ -237,66 +236,67 @@ def _missing(profile: Profile, left: list[Command]) -> list[str]:
         try:
             if model.host is not None:
                 model.policy()
-                found |= {each for each in [ending(model.name)] if each and " ended " in each}
+                reasons |= {each for each in [ending(model.name)] if each and " ended " in each}
         except UserError as error:
-            found.add(str(error))
+            reasons.add(str(error))
     try:
         if stages & {"sft", "grpo", "evaluation"}:
             require_train_extra()
             if grpo and grpo.vllm and best_device()[0] != "cuda":
-                found.add(f"training {profile.recipe} needs an NVIDIA GPU, and there is none")
+                reasons.add(f"training {profile.recipe} needs an NVIDIA GPU, and there is none")
     except UserError as error:
-        found.add(str(error))
-    return sorted(found)
+        reasons.add(str(error))
+    return sorted(reasons)
 
 
 def _show(
     profile: Profile, chain: list[Command], left: list[Command], missing: list[str], as_json: bool
 ) -> None:
-    takes = plan(profile.training, profile.gpu) if profile.gpu else None
+    training = plan(profile.training, profile.gpu) if profile.gpu else None
     if as_json:
         rows = [{**each._asdict(), "command": each.line, "left": each in left} for each in chain]
-        print_json({"steps": rows, "plan": takes and asdict(takes), "missing": missing})
+        print_json({"steps": rows, "plan": training and asdict(training), "missing": missing})
         return
     print_lines(*(each.line if each in left else f"{each.line}  # done" for each in chain))
-    if takes is not None:
-        usd = f"${rough(takes.gpu_usd)}, {', '.join(map(shown_fee, takes.judges))}"
-        print_lines(f"training on {takes.gpu}: {rough(takes.hours['total'])} h, {usd}")
-        print_lines(*(f"it does not fit: {fault}" for fault in takes.faults))
+    if training is not None:
+        usd = f"${rough(training.gpu_usd)}, {', '.join(map(fee_line, training.judges))}"
+        print_lines(f"training on {training.gpu}: {rough(training.hours['total'])} h, {usd}")
+        print_lines(*(f"it does not fit: {fault}" for fault in training.faults))
     print_lines(*(f"missing: {reason}" for reason in missing))
 
 
-# ---- The report: all runs on one page, the test over seeds, and the talk's figures one by one.
+# ---- The report: all runs on one page, the test over seeds, and the talk's figures.
 
-# A prompted model stands beside the published one of its name, our trained checkpoint and its start
-# beside the talk's Qwen2.5-14B, trained and untrained.
+# Prompted models are compared with the published ones of the same name, our trained checkpoint and
+# its start with the talk's Qwen2.5-14B, trained and untrained.
 
 REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
 WAYS = ("sampled", "greedy")
-MEASURES = (*HEADLINE, "turns", "effort")  # the figures over seeds, by their names in metrics.json
+MEASURES = (*HEADLINE, "turns", "effort")  # figures over seeds, by their names in metrics.json
 
 
 def episodes_of_test(folder: Path, seed: int = 0) -> dict[str, list[Scored]]:
-    """Return the test episodes of a complete run, by the judge of validations; `seed` is their
-    repeat. Raises `UserError` if they can't be read, or if the test is not whole."""
+    """Return a run's test episodes as the judge of validations decides; `seed` is their repeat.
+    Raises `UserError` if the file is unreadable or incomplete."""
     path = folder / EPISODES
-    found: dict[str, list[Scored]] = {way: [] for way in WAYS}
+    episodes: dict[str, list[Scored]] = {way: [] for way in WAYS}
     try:
-        for each in read_trajectories(path):
-            way = "sampled" if each.policy["temperature"] > 0 else "greedy"
-            question = Question.from_row(each.question or {})
-            found[way].append(by_second(Scored(question, replace(each, repeat=seed))))
-        if not all(found.values()):
+        for trajectory in read_trajectories(path):
+            way = "sampled" if trajectory.policy["temperature"] > 0 else "greedy"
+            scored = Scored(Question.from_row(trajectory.question or {}), trajectory)
+            decided = with_second_judge(scored)
+            episodes[way].append(Scored(decided.question, replace(decided.trajectory, repeat=seed)))
+        if not all(episodes.values()):
             raise ValueError("not all of the test is there")
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path} can't be read ({error}); make the run again") from None
-    return found
+        raise UserError(f"{path} can't be read ({error}); repeat the run") from None
+    return episodes
 
 
 def over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Return, by way, the figures of start, trained and gain, as estimates over all seeds."""
-    found: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
-    for way, sides in found.items():
+    """Return the figures of start, trained and gain over all seeds, by way of sampling."""
+    pooled: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
+    for way, sides in pooled.items():
         old, new = (
             [each for seed, run in enumerate(runs) for each in episodes_of_test(run, seed)[way]]
             for runs in (starts, ends)
@@ -307,30 +307,29 @@ def over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[s
             gains = compare(old, new)["figures"]
             differences = {name: row["difference"] for name, row in gains.items()}
             sides["gain"] = dict.fromkeys(MEASURES, UNKNOWN) | differences
-    return found
+    return pooled
 
 
 def _seeds(pooled: Mapping[str, Any], seeds: int, charts: Sequence[CurveChart]) -> Section:
     lead = (
-        f"{seeds} of them, tested on other questions than each was trained or chosen on. 95 %"
-        " intervals over questions, by inbox. Gains are question by question."
+        f"{seeds} seeds, tested on questions that no run was trained or chosen on. 95 % intervals"
+        " over questions, clustered by inbox. Gains are paired by question."
     )
-    made = []
+    parts = []
     for way, sides in pooled.items():
         rows = []
         for column in map(COLUMNS.__getitem__, MEASURES):
             forms = {"gain": column.difference or column.form}
-            cells = (forms.get(n, column.form)(each[column.figure]) for n, each in sides.items())
+            cells = (forms.get(n, column.form)(side[column.figure]) for n, side in sides.items())
             rows.append(Row(column.heading, list(cells)))
-        made.append(Table(["", *map(str.capitalize, sides)], rows, way.capitalize()))
-    return Section("seeds", "Over seeds", [lead], made, charts)
+        parts.append(Table(["", *map(str.capitalize, sides)], rows, way.capitalize()))
+    return Section("seeds", "Over seeds", [lead], parts, charts)
 
 
 def _controls(figures: Mapping[str, Mapping[str, Any]]) -> Section:
-    """Return what tells a gain from a lower temperature, and knowledge from invention."""
     lead = (
-        f"The chosen seed: cool is its start at temperature {COOL}. Swapped are questions asked in"
-        " another inbox, which has none of their names: all are unanswerable, asked greedily."
+        f"The chosen seed: cool is its start at temperature {COOL}. Swapped questions are asked in"
+        " an inbox without their names: all are unanswerable. Sampling is greedy."
     )
     columns = [COLUMNS[name] for name in HEADLINE]
     rows = [Row(name, [each.cell(its) for each in columns]) for name, its in figures.items()]
@@ -339,8 +338,8 @@ def _controls(figures: Mapping[str, Mapping[str, Any]]) -> Section:
 
 
 def write_report(profile: Profile, names: Sequence[str], folder: Path) -> None:
-    """Write `report.html`, `plots/`, `seeds.png` and `figures.json` into `folder`, about its runs
-    of these names. Raises `UserError` if one can't be read."""
+    """Write `report.html`, `plots/`, `seeds.png` and `figures.json` about the runs `names`. Raises
+    `UserError` if a run can't be read."""
     runs = {
         kind: [Run(folder / name) for name in names if name.startswith(f"{kind}-")]
         for kind in ("baseline", "sft", "grpo", "start", "trained", "cool", "swapped")
@@ -351,10 +350,10 @@ def write_report(profile: Profile, names: Sequence[str], folder: Path) -> None:
     hours = sum(float(run.metrics["seconds"]) for run in (*runs["sft"], *runs["grpo"])) / 3600
     lines = list(talk_figures(profile, trained, start, baselines, hours))
     pooled = over_seeds(starts, ends)
-    # The validations over seeds, with the baselines on the test's questions.
+    # Validations over seeds, with the baselines on the test's questions.
     charts = [
-        replace(each, name=each.name.replace("validation", "seeds"))
-        for each in validation_charts(read_training(runs["grpo"]), baselines)
+        replace(chart, name=chart.name.replace("validation", "seeds"))
+        for chart in validation_charts(read_training(runs["grpo"]), baselines)
     ]
     others = [*runs["cool"], *runs["swapped"]]
     controls = {
@@ -378,20 +377,20 @@ def write_report(profile: Profile, names: Sequence[str], folder: Path) -> None:
 def talk_figures(
     profile: Profile, trained: Entry, start: Entry, baselines: Sequence[Entry], hours: float
 ) -> Iterator[Row]:
-    """Yield the talk's figures; training took so many `hours`."""
+    """Yield the talk's figures next to ours; training took `hours`."""
     by_name = {each.model: each for each in baselines}
     ours = {each.model: by_name.get(each.name or "") for each in PUBLISHED}
     ours |= {tables.TRAINED.model: trained, tables.UNTRAINED.model: start}
     for name in ("accuracy", "latency_p50_s", "cost_per_1000_usd"):
-        for each in PUBLISHED:
-            model, usd = ours[each.model], each.cost_per_1000_usd
-            value = f"${usd}" if name.startswith("cost") else f"{each.seconds} s"
+        for entry in PUBLISHED:
+            model, usd = ours[entry.model], entry.cost_per_1000_usd
+            value = f"${usd}" if name.startswith("cost") else f"{entry.seconds} s"
             if name == "accuracy":
-                value = percent(tables.accuracy(each)).line
+                value = percent(tables.accuracy(entry)).line
             if name == "accuracy" or usd:
                 cell = Cell(NONE) if model is None else COLUMNS[name].cell(model.figures)
                 label = "not asked" if model is None else model.label
-                yield _row(f"{COLUMNS[name].heading}: {each.model}", value, cell, label)
+                yield _row(f"{COLUMNS[name].heading}: {entry.model}", value, cell, label)
     o3 = by_name.get(str(tables.O3.name)) or max(
         baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0
     )
@@ -403,7 +402,7 @@ def talk_figures(
     fewer = Cell(tables.fewer_errors(from_o3["net_reduction"], o3.label))
     yield _row("Net reduction of o3's errors", f"{tables.NET_REDUCTION:.0%}", fewer, to_o3)
     turns = tables.number(from_o3["figures"]["turns"]["difference"])
-    yield _row("Turns, beside o3's", "almost one fewer", turns, to_o3)
+    yield _row("Turns, compared with o3", "almost one fewer", turns, to_o3)
     wrong, lower = percent(trained.figures["hallucination"]), "lower than any prompted model's"
     yield _row("Wrong answers, of all questions", lower, wrong, trained.label)
     price, seeds = profile.usd_per_hour, plural(len(profile.seeds), "seed")
@@ -418,12 +417,12 @@ def _row(figure: str, published: str, ours: Cell, model: str) -> Row:
 
 def _last_page(profile: Profile, rows: list[Row], questions: int) -> Section:
     ours = (
-        f"Ours: {profile.training.model.base or 'a Qwen2 made from nothing'}, trained by the recipe"
+        f"Ours: {profile.training.model.base or 'a new Qwen2'}, trained by the recipe"
         f" {profile.recipe}, and asked {questions:,} held-out questions"
         f" {f'as in {profile.preset}' if profile.preset else 'greedily'}; judged by"
-        f" {profile.judges[0]}. Sampled answers, over all seeds, are above. On other mail than the"
-        " talk's compare the direction of change, not the level."
+        f" {profile.judges[0]}. Sampled answers, over all seeds, are above. On mail other than the"
+        " talk's, compare the direction of change, not the level."
     )
-    table = Table(["Figure of the talk", "Published", "Ours", "Ours is of"], rows)
+    table = Table(["Figure of the talk", "Published", "Ours", "Our model"], rows)
     texts = [tables.SOURCE, ours]
     return Section("published", "Published against ours", texts, [table], apart=True)

@@ -1,6 +1,6 @@
 """The reward of an episode: a sum of named components.
 
-An episode has one of five outcomes, and whatever the weights, outcomes keep their order:
+An episode has one of five outcomes, which keep their order whatever the weights:
 
     correct   a right answer supported by a mail that was read, or abstention on an unanswerable
               question
@@ -9,9 +9,11 @@ An episode has one of five outcomes, and whatever the weights, outcomes keep the
     wrong     a wrong answer, or one that no mail read supports
     lost      three malformed messages in a row
 
-`RewardWeights` refuses weights under which a lesser outcome could earn more. The defaults are the
-reference's bands: correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1. A right
-abstention earns finding, reading and citing in full, so that no kind of question is worth more."""
+Its reward is the base of its outcome, minus `format` for malformed calls, plus sum_k w_k s_k over
+the components k that the outcome can earn, with shares s_k from 0 to 1. `RewardWeights` rejects
+weights under which a worse outcome could earn more. The defaults give the reference's bands:
+correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1. A right abstention earns finding,
+reading and citing in full, so that every kind of question is worth the same."""
 
 import dataclasses
 import itertools
@@ -26,7 +28,7 @@ from evals.scored import Verdict
 Outcome = Literal["correct", "abstained", "out", "wrong", "lost"]
 # From best to worst.
 OUTCOMES: tuple[Outcome, ...] = ("correct", "abstained", "out", "wrong", "lost")
-# The facts that count malformed calls.
+# Rubric fields that count malformed calls.
 _MALFORMED = ("unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
 CHARGED_CALLS = 3  # further malformed calls are free, so that the component stays bounded
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -34,8 +36,8 @@ Base = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class RewardWeights(BaseModel, extra="forbid", frozen=True):
-    """The most that each component is worth. Five are an outcome's base, to which the others add.
-    `correct` and `concision` are fixed: only the distances between weights matter to GRPO."""
+    """The weights: five are an outcome's base, to which the other components add. `correct` and
+    `concision` are fixed, because only differences between weights matter to GRPO."""
 
     correct: ClassVar[float] = 1.1
     abstained: Base = 0.1
@@ -43,26 +45,25 @@ class RewardWeights(BaseModel, extra="forbid", frozen=True):
     wrong: Base = -0.9
     lost: Base = -1.9
     format: Weight = 0.1  # each malformed call costs a third of it
-    effort: Weight = 0.2  # for a right answer; it falls linearly to 0 at an effort of `max_turns`
+    effort: Weight = 0.2  # for a right answer; falls linearly to 0 at an effort of `max_turns`
     sources: Weight = 0.3
     concision: ClassVar[float] = 0.1
     length: Weight = 0.1  # for a right answer no longer than the gold answer needs (`brevity`)
     found: Weight = 0.1
     read: Weight = 0.1
-    # For the score that a relative judge gives beside the other rollouts of the question.
+    # For the relative judge's score among the question's rollouts.
     relative: Weight = 0.0
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         for better, worse in itertools.pairwise(OUTCOMES):
-            least, most = self.bounds(better)[0], self.bounds(worse)[1]
-            if least <= most:
-                fault = f"{worse!r} could earn {most:g}, and {better!r} as little as {least:g}"
+            low, high = self.bounds(better)[0], self.bounds(worse)[1]
+            if low <= high:
+                fault = f"{worse!r} could earn {high:g}, and {better!r} as little as {low:g}"
                 raise ValueError(f"{fault}; lower {worse}, or weights that add to it")
         return self
 
     def bounds(self, outcome: Outcome) -> tuple[float, float]:
-        """The least and the most that an episode with that outcome can earn."""
         base = float(getattr(self, outcome))
         return base - self.format, base + sum(getattr(self, name) for name in _EARNED[outcome])
 
@@ -74,7 +75,7 @@ class Reward(NamedTuple):
     components: dict[str, float]
 
 
-# What each outcome is called among the components, and which others it can earn.
+# The component of each outcome's base, and the other components that it can earn.
 _NAMES: Mapping[Outcome, str] = {
     "correct": "correctness", "abstained": "abstention", "out": "out_of_turns",
     "wrong": "wrong_answer", "lost": "lost_to_format",
@@ -84,13 +85,13 @@ _EARNED: Mapping[Outcome, tuple[str, ...]] = {
     **dict.fromkeys(OUTCOMES, _PROGRESS),
     "correct": ("effort", "sources", "concision", "length", *_PROGRESS),
 }
-# Words beyond three for each of the gold answer's that cost nothing: a strong model's right answers
-# to 73 public questions, 22 words on average, had no more.
+# Free words beyond three per word of the gold answer. A strong model's right answers to 73 public
+# questions, 22 words on average, stay within it.
 FREE_WORDS = 12
 
 
 def brevity(answer: str | None, gold: str | None) -> float:
-    """Return 1 for an answer of as many words as are free, falling linearly to 0 at twice that."""
+    """Return 1 for an answer within the free words, falling linearly to 0 at twice their number."""
     free = FREE_WORDS + 3 * len((gold or "").split())
     return min(1.0, max(0.0, 2 - len((answer or "").split()) / free))
 
@@ -99,9 +100,9 @@ def reward_of(
     rubric: Rubric, verdict: Verdict | None, weights: RewardWeights, relative: float | None = None,
     length: float = 1.0,
 ) -> Reward | None:  # fmt: skip
-    """Return the reward of an episode that has ended; None if its judge gave no verdict on the
-    answer. `relative`, from 0 to 1, is the score beside the other rollouts, if they were compared,
-    and `length` the `brevity` of the answer."""
+    """Return the reward of an episode that has ended; None without a verdict on its answer.
+    `relative` is its score from 0 to 1 among the question's rollouts, if they were compared, and
+    `length` the `brevity` of the answer."""
     outcome = outcome_of(rubric, verdict)
     if outcome is None:
         return None
@@ -115,7 +116,7 @@ def reward_of(
 
 
 def outcome_of(rubric: Rubric, verdict: Verdict | None) -> Outcome | None:
-    """How the episode ended; None if its judge gave no verdict on the answer."""
+    """Return the episode's outcome; None without a verdict on its answer."""
     if rubric.lost_to_format:
         return "lost"
     if rubric.ran_out_of_turns:
@@ -134,19 +135,18 @@ def outcome_of(rubric: Rubric, verdict: Verdict | None) -> Outcome | None:
 
 
 def malformed_calls(facts: Mapping[str, Any]) -> int:
-    """The number of calls that could not be run, from a rubric as trajectories store it."""
+    """Count the malformed calls in the rubric of a stored trajectory."""
     return sum(int(facts[name]) for name in _MALFORMED)
 
 
 def _shares(rubric: Rubric, outcome: Outcome) -> dict[str, float]:
-    """Of each component the share that the episode earns."""
     effort = max(0.0, 1 - rubric.effort / rubric.max_turns)
     if rubric.answerable is False:
         progress, concision = float(outcome == "correct"), float(not rubric.num_sources)
         shares = {"sources": 1.0, "concision": concision, "found": progress, "read": progress}
         return {"effort": effort, **shares}
-    # The reference pays 0.1 / num_sources, which charges a question for having several gold
-    # mails; this charges only what is cited beyond them.
+    # The reference pays 0.1 / num_sources, which penalizes questions with several gold mails; this
+    # penalizes only citations beyond their number.
     gold = rubric.num_gold_sources or 1
     return {
         "effort": effort, "sources": 1.0 if rubric.sources_correct else 0.0,

@@ -1,6 +1,6 @@
-"""The rollouts of a step: groups of episodes, judged and paid, and as TRL takes them.
+"""The rollouts of a step: groups of episodes with verdicts and rewards, in TRL's form.
 
-Where several processes train, each rolls out its own groups; the figures are of all groups."""
+If several processes train, each rolls out its own groups; the figures cover all groups."""
 
 import asyncio
 import dataclasses
@@ -28,11 +28,11 @@ from training.reward import RewardWeights, brevity, malformed_calls, reward_of
 from training.rollout import ChatTokens, Generate, Material, Rollout, in_groups, in_passes, roll_out
 from training.run import TrainingRun, mean_of
 
-# If a larger share of the episodes is unjudged, their judges are asked again after each of these
-# waits, for ten minutes in all: most outages are shorter. Then the run pauses. In seconds.
+# If a larger share of the episodes is unjudged, judges are asked again after each of these waits
+# (in seconds), for ten minutes in all: most outages are shorter. Then the run pauses.
 MOST_UNJUDGED = 0.1
 WAITS, OUTAGE_S = (10.0, 20.0, 40.0, 80.0, 150.0, 300.0), 600.0
-# Episodes that judges are asked about at a time: providers refuse more requests.
+# Episodes judged at a time: providers refuse more requests.
 JUDGED_AT_ONCE = 32
 
 # ---- From episodes to verdicts and rewards.
@@ -42,9 +42,9 @@ async def score(
     groups: Sequence[Sequence[Rollout]], settings: Sequence[dict[str, Any]],
     judges: Sequence[Judge], weights: RewardWeights, run_id: str, model: str,
 ) -> list[Scored]:  # fmt: skip
-    """Return all episodes with verdicts, of which the first judge's decides, and rewards, unless
-    that judge failed. Wait out an outage. The `settings` of a group (its trajectories' policy)
-    decide an episode's id, so that a resumed run gives it the same one."""
+    """Return all episodes with verdicts and rewards. The first judge decides; if it fails there is
+    no reward. Wait out an outage. A group's `settings`, its trajectories' policy, decide episode
+    ids, so that a resumed run assigns the same ones."""
 
     async def score_one(case: tuple[Rollout, int, dict[str, Any]]) -> Scored:
         (episode, _), number, policy = case
@@ -55,7 +55,7 @@ async def score(
             question=question.to_row(),
         )
         scored = await judge_episode(Scored(question, trajectory), judges, episode.tools.inbox)
-        return paid(weights, scored, episode.rubric)
+        return rewarded(weights, scored, episode.rubric)
 
     cases = [
         (rollout, number, policy)
@@ -68,19 +68,19 @@ async def score(
         paused = outage(scored, judges)
         if paused is None or not paused.passes or time.monotonic() > end:
             break
-        note(f"{paused}: judged again in {wait:g} s")
+        note(f"{paused}; asking again in {wait:g} s")
         await asyncio.sleep(wait)
         places = list(failures(scored))
         again = await limited_gather(JUDGED_AT_ONCE, score_one, [cases[each] for each in places])
-        for place, each in zip(places, again, strict=True):
-            scored[place] = each
+        for place, episode in zip(places, again, strict=True):
+            scored[place] = episode
     return scored
 
 
-def paid(
+def rewarded(
     weights: RewardWeights, scored: Scored, rubric: Rubric, rank: float | None = None
 ) -> Scored:
-    """Return the episode with its reward, for its `rank` too, or without if its judge failed."""
+    """Return the episode with its reward, unless its judge failed; `rank`: its relative score."""
     row = scored.trajectory.verdict
     length = brevity(scored.trajectory.final_answer, scored.question.answer)
     reward = reward_of(rubric, Verdict(**row) if row else None, weights, rank, length)
@@ -89,7 +89,7 @@ def paid(
 
 
 class Played(NamedTuple):
-    """The groups of this process in a step with their scores, and how many were not compared."""
+    """This process's groups of a step, scored; `unranked` of them could not be compared."""
 
     groups: list[list[Rollout]]
     scored: list[list[Scored]]
@@ -97,9 +97,8 @@ class Played(NamedTuple):
 
 
 class StepBatch(NamedTuple):
-    """The rollouts of a step with their scores, a list for each of this process's groups. `figures`
-    are those of `Step`, of all processes; `sampled` is the number of tokens that they generated,
-    and `outage` says why the run should pause, if it should."""
+    """This process's rollouts of a step, scored and grouped. `figures` (those of `Step`) and the
+    `sampled` tokens cover all processes; `outage` is the reason to pause, if any."""
 
     rollouts: list[list[Rollout]]
     scored: list[list[Scored]]
@@ -108,18 +107,18 @@ class StepBatch(NamedTuple):
     outage: PausedError | None
 
     def for_trl(self, end_id: int) -> dict[str, Any]:
-        """Return the columns that TRL takes; its reward function gets `scored`. A group with an
-        unjudged member is masked: its abstentions, which need no judge, would alone gain the
-        advantage. An empty completion becomes one masked end token, because TRL rejects it."""
+        """Return TRL's columns; its reward function gets `scored`. A group with an unjudged member
+        is masked: its abstentions, which need no judge, would get all the advantage. An empty
+        completion becomes one masked end token, because TRL rejects empty ones."""
         transcripts = [each.transcript for group in self.rollouts for each in group]
-        paid = [rewards_of(members) is not None for members in self.scored for _ in members]
+        judged = [rewards_of(group) is not None for group in self.scored for _ in group]
         logprobs = [each.logprobs if each.completion_ids else [0.0] for each in transcripts]
         return {
             "prompt_ids": [each.prompt_ids for each in transcripts],
             "completion_ids": [each.completion_ids or [end_id] for each in transcripts],
             "env_mask": [
-                [int(own and counts) for own in each.own] or [0]
-                for each, counts in zip(transcripts, paid, strict=True)
+                [int(sampled and counts) for sampled in row.sampled] or [0]
+                for row, counts in zip(transcripts, judged, strict=True)
             ],
             "logprobs": None if None in logprobs else logprobs,
             "scored": [each for members in self.scored for each in members],
@@ -143,47 +142,45 @@ class Roller:
         return training.processes.share(order[first:])
 
     def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> StepBatch:
-        """Roll out a group for each of the `questions`, and store the episodes of all processes."""
         with dispatch.awake():
             return self.collected(self.played(questions, step, dispatch))
 
     def played(self, questions: Sequence[Question], step: int, generate: Generate) -> Played:
-        """Roll out and score a group for each question. A thread may do it: no process is met."""
+        """Roll out and score a group for each question. Safe in a thread: no collective calls."""
         form, size = self.training.setting.recipe.episode, self.table.rollouts
         episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
         groups = in_groups(roll_out(episodes, self.tokens, generate, form), size)
         return Played(groups, *asyncio.run(self._scored(groups, step)))
 
     def collected(self, played: Played) -> StepBatch:
-        """Store what all processes played, and return this one's part with the figures of all."""
+        """Store the episodes of all processes; return this one's part, with the figures of all."""
         training, size = self.training, self.table.rollouts
         groups, scored, unranked = played
         gather = training.processes.gather
         everyone = gather([each for group in scored for each in group])
         training.add_episodes(everyone)
         spread = list(map(has_spread, in_groups(everyone, size)))
-        # Groups with spread, and where they are too few flat ones: spare ones come last.
+        # Train on groups with spread, filled up with flat ones; the spare ones come last.
         count = self.table.questions // training.processes.count
         places = sorted(range(len(groups)), key=lambda place: not has_spread(scored[place]))
         chosen = sorted(places[:count])
         step_figures = {
             **figures(everyone),
             "groups": len(spread),
-            "flat_groups": spread.count(False),  # they teach nothing
+            "flat_groups": spread.count(False),  # their advantages are 0
             "replaced": sum(gather([sum(place >= count for place in chosen)])),
             "unranked": sum(gather([unranked])) if self.judges.relative else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
         rollouts = [each for group in groups for each in group]
-        sampled = sum(gather([sum(sum(each.transcript.own) for each in rollouts)]))
+        sampled = sum(gather([sum(sum(each.transcript.sampled) for each in rollouts)]))
         groups, scored = [groups[place] for place in chosen], [scored[place] for place in chosen]
         return StepBatch(groups, scored, step_figures, sampled, outage(everyone, self.judges))
 
     async def _scored(
         self, groups: Sequence[Sequence[Rollout]], step: int
     ) -> tuple[list[list[Scored]], int]:
-        """The groups with verdicts and rewards, and how many of them could not be compared."""
-        ask_again(self.judges)  # a model that was given up in an earlier step gets another try
+        ask_again(self.judges)  # retry a model that was given up in an earlier step
         run_id, setting = self.training.run.id, self.training.setting
         judges, weights, model = [self.judges.reward], setting.recipe.reward, setting.recipe.name
         same = {"temperature": TEMPERATURE, "seed": setting.seed}
@@ -193,43 +190,43 @@ class Roller:
         scored = in_groups(everyone, self.table.rollouts)
         if (relative := self.judges.relative) is None:
             return scored, 0
-        # The other groups teach nothing.
+        # Groups with an unjudged member are masked anyway.
         places = [place for place, group in enumerate(scored) if rewards_of(group) is not None]
         ranks = await limited_gather(JUDGED_AT_ONCE, relative.rank, [scored[at] for at in places])
         for place, scores in zip(places, ranks, strict=True):
             if scores is not None:
                 facts = (rollout.episode.rubric for rollout in groups[place])
-                scored[place] = list(map(partial(paid, weights), scored[place], facts, scores))
+                scored[place] = list(map(partial(rewarded, weights), scored[place], facts, scores))
         return scored, ranks.count(None)
 
 
 def rewards_of(group: Sequence[Scored]) -> list[float] | None:
-    """The rewards of a group; None if a member has none, because its judge failed."""
+    """Return the rewards of a group; None if a judge failed on a member."""
     rewards = [each.trajectory.reward for each in group]
     return None if None in rewards else [float(each["total"]) for each in rewards if each]
 
 
 def has_spread(group: Sequence[Scored]) -> bool:
-    """Whether a group's rewards differ, and so teach something."""
+    """Return True if a group's rewards differ: otherwise all of its advantages are 0."""
     rewards = rewards_of(group)
     return rewards is not None and max(rewards) - min(rewards) >= FLAT
 
 
 def figures(scored: Sequence[Scored]) -> dict[str, Any]:
-    """The figures of `Step` that come from its episodes."""
+    """Return the fields of `Step` that depend on its episodes."""
     rewards = [each.trajectory.reward for each in scored if each.trajectory.reward is not None]
     facts = [each.trajectory.rubric for each in scored]
     answers = [answer for each in scored if (answer := each.trajectory.final_answer)]
     judged = [each for each in scored if not each.unjudged]
-    paid = [each["components"] for each in rewards]
-    names = sorted({name for components in paid for name in components})
-    kept = {"abstention": "abstained", "turns": "turns", "effort": "effort", "calls": "tool_calls"}
+    components = [each["components"] for each in rewards]
+    names = sorted({name for row in components for name in row})
+    keys = {"abstention": "abstained", "turns": "turns", "effort": "effort", "calls": "tool_calls"}
     return {
         "reward": mean_of([each["total"] for each in rewards]),
-        "components": {name: fmean(each.get(name, 0.0) for each in paid) for name in names},
+        "components": {name: fmean(each.get(name, 0.0) for each in components) for name in names},
         "accuracy": mean_of([each.correct for each in judged if each.question.answerable]),
         "hallucination": mean_of([each.wrong for each in judged]),
-        **{name: mean_of([each[fact] for each in facts]) for name, fact in kept.items()},
+        **{name: mean_of([each[fact] for each in facts]) for name, fact in keys.items()},
         "format_errors": mean_of([malformed_calls(each) for each in facts]),
         "answer_words": mean_of([len(answer.split()) for answer in answers]),
         "unjudged": len(scored) - len(rewards),
@@ -237,16 +234,16 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
 
 
 def failures(scored: Sequence[Scored]) -> dict[int, str]:
-    """The places of the episodes that a judge gave no verdict on, and its words."""
+    """Map the places of unjudged episodes to the judge's reasons."""
     verdicts = ((place, verdict) for place, each in enumerate(scored) for verdict in each.verdicts)
     return {place: verdict["reason"] for place, verdict in verdicts if verdict["correct"] is None}
 
 
 def outage(scored: Sequence[Scored], judges: Iterable[object]) -> PausedError | None:
-    """Why to pause, in the words of a failing judge; None if few episodes are unjudged."""
+    """Return the reason to pause, quoting a failing judge; None if few episodes are unjudged."""
     reasons = failures(scored)
     if len(reasons) <= MOST_UNJUDGED * len(scored):
         return None
     [(words, _)] = Counter(reasons.values()).most_common(1)
-    what = f"{len(reasons)} of {len(scored)} episodes could not be judged ({words})"
-    return PausedError(what, passes=ask_again(judges))
+    reason = f"{len(reasons)} of {len(scored)} episodes could not be judged ({words})"
+    return PausedError(reason, passes=ask_again(judges))

@@ -1,8 +1,8 @@
 """Rollouts: many episodes at once, token in and token out.
 
-A `Transcript` keeps the tokens that the model sampled and marks them as its own; only they carry
-loss. An engine generates the turns, and each turn takes its episode a step further. If only one
-more turn has room, the model is told that it is the last; the transcript ends with it."""
+A `Transcript` marks the tokens that the model sampled; only they carry loss. An engine
+generates turns, and each turn advances its episode by a step. If there is room for only one more
+turn, the model is told that it is the last."""
 
 import itertools
 import threading
@@ -33,28 +33,28 @@ T = TypeVar("T")
 
 
 def in_passes(values: Sequence[T], number: int, key: str) -> list[T]:
-    """Return the first `number` of the values, shuffled again by `key` for each pass over them."""
+    """Return the first `number` values of repeated passes, each shuffled by `key`."""
     order: list[T] = []
-    for again in range(-(-number // len(values))):
+    for index in range(-(-number // len(values))):
         part = list(values)
-        Random(f"{key}/{again}").shuffle(part)
+        Random(f"{key}/{index}").shuffle(part)
         order += part
     return order[:number]
 
 
 def in_groups(values: Sequence[T], size: int) -> list[list[T]]:
-    """Return the values in groups of that size, of which the last may be smaller."""
+    """Split the values into groups of that size; the last may be smaller."""
     return [list(values[at : at + size]) for at in range(0, len(values), size)]
 
 
 class Material(NamedTuple):
-    """The questions of a split, and the inbox file that they are about."""
+    """The questions of a split and their inbox file."""
 
     file: InboxFile
     questions: list[Question]
 
     def held_out(self, number: int) -> list[Question]:
-        """Return the first `number` questions, in the same order whatever the seed."""
+        """Return the first `number` questions, in an order that no run's seed changes."""
         shuffled = list(self.questions)
         Random("held out").shuffle(shuffled)
         return shuffled[:number]
@@ -65,12 +65,12 @@ class Material(NamedTuple):
 
 @dataclass(slots=True)
 class Transcript:
-    """The tokens of a conversation. `own` marks those of `completion_ids` that the model sampled;
-    `logprobs` are theirs and 0.0 for the others, or None if the engine does not give them."""
+    """The tokens of a conversation. `sampled` marks those of `completion_ids` by the model;
+    `logprobs` are theirs and 0.0 for the others, or None if the engine returns none."""
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
-    own: list[bool] = field(default_factory=list)
+    sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] | None = None
 
     @property
@@ -78,20 +78,20 @@ class Transcript:
         return self.prompt_ids + self.completion_ids
 
     def add(
-        self, ids: Sequence[int], *, own: bool, logprobs: Sequence[float] | None = None
+        self, ids: Sequence[int], *, sampled: bool, logprobs: Sequence[float] | None = None
     ) -> None:
-        """Append a turn of the model's `own`, with its end token if it reached one, or context."""
+        """Append a `sampled` turn, with its end token if reached, or context."""
         before = self.logprobs or [0.0] * len(self.completion_ids)
         if logprobs is not None or self.logprobs is not None:
             self.logprobs = [*before, *(logprobs or [0.0] * len(ids))]
         self.completion_ids += ids
-        self.own += [own] * len(ids)
+        self.sampled += [sampled] * len(ids)
 
 
 class ChatTokens:
-    """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn. Raises
-    `UserError` if it rewrites earlier messages, and `ValueError` if it is in no form of Qwen's. The
-    tools are those of the lean form if `lean`."""
+    """Encodes messages by the chat template of `tokenizer`; `end_id` ends a turn, `lean` selects
+    the lean tools. Raises `UserError` if the template rewrites earlier messages, `ValueError` if it
+    is not one of Qwen's."""
 
     def __init__(
         self, tokenizer: "PreTrainedTokenizerFast", end_id: int, *, lean: bool = False
@@ -108,7 +108,7 @@ class ChatTokens:
         return Transcript(self.ids_of(self._render(messages)))
 
     def turn(self, message: ChatMessage) -> list[int]:
-        """Return the tokens that the model would sample for this message, end token included."""
+        """Return the tokens that the model would sample for this message, with the end token."""
         [written] = render_calls([message], self._form)
         return [*self.ids_of(str(written["content"] or "")), self.end_id]
 
@@ -117,7 +117,7 @@ class ChatTokens:
         return str(self._tokenizer.decode(list(ids[:end])))
 
     def between(self, observations: Sequence[ChatMessage], *, cut: bool = False) -> list[int]:
-        """Return the tokens from the end of a turn (its end token too, if `cut`) to the next."""
+        """Return the tokens between two turns, with the first one's end token if it was `cut`."""
         marker = uuid.uuid4().hex
         reply: ChatMessage = {"role": "assistant", "content": marker}
         rendered = self._render([_PROBE, reply, *observations])
@@ -130,7 +130,6 @@ class ChatTokens:
         return str(self._tokenizer.apply_chat_template(written, tools=self._tools, **options))
 
     def ids_of(self, text: str) -> list[int]:
-        """Return the tokens of a text, in which the marks of the template count as such."""
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def _check(self) -> None:
@@ -144,23 +143,23 @@ class ChatTokens:
 
 
 class Turn(NamedTuple):
-    """The tokens that an engine sampled after a prompt, with the end token if it was reached, and
-    their log-probabilities if the engine gives them."""
+    """The tokens sampled after a prompt, with the end token if reached, and their log-probabilities
+    if the engine returns them."""
 
     ids: list[int]
     logprobs: list[float] | None
 
 
-# Takes the turn of the episode of that number; gives the next prompt, or None at its end.
+# Called with an episode's index and its turn; returns the next prompt, or None at the end.
 Follow = Callable[[int, Turn], list[int] | None]
-# Generates from each prompt turn after turn, to the end of its episode.
+# Generates turns from each prompt until its episode ends.
 Generate = Callable[[list[list[int]], Follow], None]
 
 
 def in_rounds(
     turns: Callable[[list[list[int]]], list[Turn]], prompts: Sequence[list[int]], follow: Follow
 ) -> None:
-    """Generate with an engine that takes a batch: one turn of every episode at a time."""
+    """Generate with an engine that takes batches: one turn of every episode at a time."""
     going = dict(enumerate(prompts))
     while going:
         pairs = zip(tuple(going), turns(list(going.values())), strict=True)
@@ -172,14 +171,14 @@ def side_by_side(
     turn: Callable[[int, list[int]], Turn], prompts: Sequence[list[int]], follow: Follow, *,
     slots: int,
 ) -> None:  # fmt: skip
-    """Generate with an engine that takes requests: `slots` episodes at a time, none waits."""
-    stop, one = threading.Event(), threading.Lock()
+    """Generate with an engine that takes requests: `slots` episodes run independently."""
+    stop, lock = threading.Event(), threading.Lock()
 
     def play(place: int, ids: list[int] | None) -> None:
         try:
             while ids is not None and not stop.is_set():
                 sampled = turn(place, ids)
-                with one:
+                with lock:
                     ids = follow(place, sampled)
         except BaseException:
             stop.set()
@@ -202,19 +201,19 @@ class Rollout(NamedTuple):
 def roll_out(
     episodes: Sequence[Episode], tokens: ChatTokens, generate: Generate, form: EpisodeForm
 ) -> list[Rollout]:
-    """Run all `episodes` to their ends, and return the rollouts in their order."""
+    """Run all `episodes` to their ends, and return the rollouts in order."""
     rollouts = [Rollout(each, tokens.begin(each.messages)) for each in episodes]
     for episode, transcript in rollouts:
         if len(transcript.ids) + form.turn_tokens > form.episode_tokens:
             episode.cut_off()
     going = [each for each in rollouts if not each.episode.done]
-    # Two turns, and between them the note in place of the observations of one call.
+    # Two turns, and the note between them that replaces the observations of a call.
     spare = 2 * form.turn_tokens + len(tokens.between([_LAST], cut=True))
 
     def follow(place: int, turn: Turn) -> list[int] | None:
         episode, transcript = going[place]
         episode.count_tokens(len(transcript.ids), len(turn.ids))
-        transcript.add(turn.ids, own=True, logprobs=turn.logprobs)
+        transcript.add(turn.ids, sampled=True, logprobs=turn.logprobs)
         observations = episode.step(parse_reply(tokens.text_of(turn.ids), episode.rubric.turns))
         if not episode.done:
             cut = not turn.ids or turn.ids[-1] != tokens.end_id
@@ -227,7 +226,7 @@ def roll_out(
             if len(context) + form.turn_tokens > room:  # several calls in a full turn
                 episode.cut_off()
             else:
-                transcript.add(context, own=False)
+                transcript.add(context, sampled=False)
         return None if episode.done else transcript.ids
 
     generate([each.transcript.ids for each in going], follow)

@@ -1,9 +1,9 @@
-"""A training run as it grows: steps, validations, alarms, episodes, and checkpoints in its folder.
+"""A training run and its folder: steps, validations, alarms, episodes, checkpoints.
 
     config.json  steps.jsonl  trajectories.jsonl  metrics.json  checkpoints/  README.md  COMPLETE
 
-A checkpoint holds the run's state of that step in `run.json`. A run that was killed continues
-from its newest checkpoint: what came after is deleted and made again, with the same result."""
+A checkpoint holds the run's state at that step in `run.json`. A killed run resumes from its newest
+checkpoint: what came later is deleted and repeated, with the same result."""
 
 import contextlib
 import dataclasses
@@ -32,28 +32,28 @@ from evals.scored import Scored, load_run
 from training.processes import ALONE, PausedError, Processes
 from training.recipe import Setting
 
-# The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
+# The state of a checkpoint. It is written last: without it a checkpoint does not count.
 STATE = "run.json"
-# Minutes of training after which there is a new one: what a machine that is taken away can lose.
+# Minutes between checkpoints: a preempted machine loses no more training than that.
 CHECKPOINT_MINUTES = 10.0
-# The mark of a pause after which the same command may go on, for launchers: torchrun and accelerate
-# turn the exit code of their processes into 1.
+# Marks a pause that the same command can resume. For launchers: torchrun and accelerate replace the
+# exit code of their processes by 1.
 PAUSED = "PAUSED"
 _PREFIX = "checkpoint-"
 
 
-# ---- Its rows: steps and validations.
+# ---- Rows: steps and validations.
 
-# Files of a run's folder: the steps, and the episodes of the test.
+# Files in a run's folder: the steps, and the episodes of the test.
 STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums so
-    far. `accuracy` is of answerable questions; of the `groups`, `flat_groups` had no spread, spare
-    ones `replaced` some, `unranked` were not compared; `unjudged` episodes lost their groups.
-    `entropy` is in nats a token, `ratio_mean` a token's probability by the trainer over vLLM's."""
+    far. `accuracy` covers answerable questions. Of the `groups`, `flat_groups` had equal rewards,
+    spare ones `replaced` some of them, and `unranked` were not compared; `unjudged` counts
+    episodes. `entropy` is in nats a token, `ratio_mean` is of p_trainer / p_vllm over tokens."""
 
     step: int
     seconds: float
@@ -83,8 +83,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The held-out questions at one step, by the judge of validations (`reward`: by its own).
-    `correct` counts right abstentions too; `accuracy` is of answerable questions."""
+    """Figures on held-out questions at one step, by the judge of validations (`reward`: by the
+    reward's). `correct` includes right abstentions; `accuracy` covers answerable questions."""
 
     step: int
     n: int
@@ -101,18 +101,18 @@ class Validation:
     reward: float | None
 
     @property
-    def merit(self) -> tuple[float, float]:
-        """What the best checkpoint has most of: questions handled right, then few wrong answers."""
+    def score(self) -> tuple[float, float]:
+        """Rank checkpoints by their share correct, then by few hallucinations."""
         return self.correct or 0.0, -(self.hallucination or 0.0)
 
 
 def mean_of(values: Sequence[float]) -> float | None:
-    """The mean; None for no values."""
+    """Return the mean; None without values."""
     return fmean(values) if values else None
 
 
-def by_second(scored: Scored) -> Scored:
-    """The episode by the verdict of its second judge, if it has one."""
+def with_second_judge(scored: Scored) -> Scored:
+    """Return the episode as its second judge decides, if it has one."""
     if not (seconds := scored.trajectory.other_verdicts):
         return scored
     others = [*seconds[1:], *filter(None, [scored.trajectory.verdict])]
@@ -121,45 +121,45 @@ def by_second(scored: Scored) -> Scored:
 
 
 def read_steps(folder: Path) -> list[Step]:
-    """The steps of a run's folder; none without a file."""
+    """Return the steps in a run's folder."""
     return [Step(**json.loads(line)) for line in whole_lines(folder / STEPS)]
 
 
-# ---- Alarms: a reason to look; they stop nothing.
+# ---- Alarms: reasons to look at a run; they don't stop it.
 
-# Batches of a mean: the share of one of 8 questions has a standard deviation of 0.18, if all
-# rollouts of a question are alike; of 8 batches 0.06.
+# Batches in a mean. If a question's rollouts are alike, a share p of 8 questions has the standard
+# deviation sqrt(p (1 - p) / 8) <= 0.18; over 8 batches, 0.06.
 WINDOW = 8
-# Collapse: this share abstains, so much above the start's share (learning to abstain from
-# unanswerable questions raises it by a quarter or a third), and accuracy fell by so much.
+# Collapse: least share of abstentions, least rise above the start's (learning to abstain from
+# unanswerable questions raises it by a quarter or a third), and least fall of accuracy.
 NEARLY_ALL, FAR_ABOVE, FALLEN = 0.85, 0.35, 0.1
-# Share of flat groups if most episodes fail, and if more than MOSTLY_RIGHT are right (up to 0.73 to
-# 0.82 in six successful runs of nano, 2026-11).
+# Alarming shares of flat groups: if most episodes fail, and if more than MOSTLY_RIGHT are right
+# (six successful runs of nano reached 0.73 to 0.82).
 MOSTLY_FLAT, NEARLY_FLAT, MOSTLY_RIGHT = 2 / 3, 7 / 8, 0.5
-# How far the mean ratio of probabilities may be from 1, which it is where both compute one model.
+# Limit of |mean ratio - 1|: for tokens sampled from p_vllm, E[p_trainer / p_vllm] = 1.
 APART = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingAlarm:
-    """What was seen, with numbers, and what to do about it, in a line of untrusted text."""
+    """The evidence and the remedy, in a line that may hold untrusted text."""
 
     kind: str
     message: str
 
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
-    """Return the alarms after the last of `steps`, the last row of each batch so far."""
+    """Return the alarms at the last of `steps`, which has the last step of each batch."""
     looks = (collapse, no_spread, engines_differ)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
 
 def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> TrainingAlarm | None:
-    """The policy says "I don't know" to nearly everything, and used to answer right."""
+    """Detect a policy that abstains nearly always and used to answer right."""
     now, accuracy = _recent(steps, "abstention"), _recent(steps, "accuracy")
     if now is None or accuracy is None or not validations:
         return None
-    # The first validation comes before any step.
+    # The first validation is at step 0.
     start, values = validations[0].abstention or 0.0, _values(steps, "accuracy")
     windows = (fmean(values[at : at + WINDOW]) for at in range(len(values) - WINDOW + 1))
     best = max([validations[0].accuracy or 0.0, *windows])
@@ -171,19 +171,19 @@ def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> Traini
         f"{now:.0%} of the episodes of the last {WINDOW} batches abstain, {start:.0%} did at the"
         f" start, and accuracy fell from {best:.0%} to {accuracy:.0%}: begin again from the best"
         f" checkpoint with a lower grpo.rate{rate}, or with --init from a start that"
-        " answers more right; a lower reward.abstained makes it pay less",
+        " answers more right; a lower reward.abstained makes abstention pay less",
     )
 
 
 def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """Most groups have equal rewards and teach nothing."""
+    """Detect that most groups have equal rewards, and so no gradient."""
     flat, groups = (sum(_values(steps[-WINDOW:], name)) for name in ("flat_groups", "groups"))
     accuracy = _recent(steps, "accuracy")
     right = accuracy is not None and accuracy >= MOSTLY_RIGHT
     if len(steps) < WINDOW or not groups or flat < (NEARLY_FLAT if right else MOSTLY_FLAT) * groups:
         return None
     share = "" if accuracy is None else f" (accuracy {accuracy:.0%})"
-    advice = f"most fail{share}: ask easier questions, or train the start on"
+    advice = f"most fail{share}: ask easier questions, or train the start longer"
     if right:
         advice = f"most are right{share}: ask harder questions, or stop here"
     return TrainingAlarm(
@@ -194,29 +194,29 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
 
 
 def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """The engine that samples and the trainer don't compute the same model."""
+    """Detect that the sampling engine and the trainer compute different models."""
     ratio = _recent(steps, "ratio_mean")
     if ratio is None or abs(ratio - 1) < APART:
         return None
     return TrainingAlarm(
         "engine against trainer",
-        f"a sampled token is {ratio:.2f} times as likely to the trainer as to vLLM, in the mean of"
-        f" the last {WINDOW} batches: install the locked versions (make gpu), or leave vLLM out"
+        f"a sampled token is {ratio:.2f} times as likely to the trainer as to vLLM (mean of"
+        f" the last {WINDOW} batches): install the locked versions (make gpu), or turn vLLM off"
         " (--set grpo.vllm.mode=off)",
     )
 
 
 def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """Return the alarms of `evals.hacking` on all episodes so far, one kind for each detector. It
-    takes seconds: call it at validations, not at steps."""
+    """Return the alarms of `evals.hacking` on all episodes so far, one kind per detector. It takes
+    seconds: call it at validations, not at steps."""
     return [
         TrainingAlarm(
-            f"hacking: {each.detector}",
-            f"{each.message}; look at its episodes with art-e runs show RUN --episode ID"
-            + (f" (such as {each.episodes[0]})" if each.episodes else "")
+            f"hacking: {hit.detector}",
+            f"{hit.message}; look at its episodes with art-e runs show RUN --episode ID"
+            + (f" (such as {hit.episodes[0]})" if hit.episodes else "")
             + "; if the answers are not honest, fix what judging.reward accepts",
         )
-        for each in detect(scored)
+        for hit in detect(scored)
     ]
 
 
@@ -225,7 +225,7 @@ def _values(steps: Sequence[Step], name: str) -> list[float]:
 
 
 def _recent(steps: Sequence[Step], name: str) -> float | None:
-    """Return the finite mean of the last `WINDOW` steps; None if fewer than half have a figure."""
+    """Return the finite mean of the last `WINDOW` steps; None if fewer than half have it."""
     last = _values(steps[-WINDOW:], name)
     if len(steps) < WINDOW or 2 * len(last) < WINDOW:
         return None
@@ -233,9 +233,9 @@ def _recent(steps: Sequence[Step], name: str) -> float | None:
     return mean if math.isfinite(mean) else None
 
 
-# ---- Its lines on stderr.
+# ---- Lines on stderr.
 
-# Seconds between lines, and the steps from which speed and time to go are calculated.
+# Seconds between lines; the number of steps that speed and time to go are calculated from.
 LINE_EVERY_S, RECENT = 10.0, 10
 _FIGURES = (
     "n reward accuracy hallucination hallucination_unanswerable abstention format_errors turns"
@@ -244,7 +244,7 @@ _FIGURES = (
 
 
 def line_of(steps: Sequence[Step], total: int) -> str:
-    """Return the line of the last step, of `total` steps."""
+    """Return the line of the last of `steps`; the run has `total`."""
     first, last = steps[-RECENT - 1 :][0], steps[-1]
     cells = [_figures(last)]
     if last.flat_groups is not None and last.groups:
@@ -260,8 +260,8 @@ def line_of(steps: Sequence[Step], total: int) -> str:
 
 
 def _figures(row: Step | Validation) -> str:
-    known = {name.replace("_", " "): getattr(row, name, None) for name in _FIGURES}
-    return ", ".join(f"{name} {value:.3g}" for name, value in known.items() if value is not None)
+    figures = {name.replace("_", " "): getattr(row, name, None) for name in _FIGURES}
+    return ", ".join(f"{name} {value:.3g}" for name, value in figures.items() if value is not None)
 
 
 def _clock(seconds: float) -> str:
@@ -270,8 +270,8 @@ def _clock(seconds: float) -> str:
 
 @dataclass(eq=False)
 class TrainingRun:
-    """A run in progress (`opened`), the same in each process; the leading one writes and shows it.
-    It resumes from `checkpoint`, which left `state`; `paused` says why it ends early."""
+    """A run in progress (`open_training`), the same in each process; the leading one writes. It
+    resumes from `checkpoint` with its `state`; `paused` is the reason why it ends early."""
 
     run: Run
     setting: Setting
@@ -286,14 +286,14 @@ class TrainingRun:
         self.validations = [Validation(**each) for each in self.state.get("validation", [])]
         self.alarms: list[dict[str, Any]] = list(self.state.get("alarms", []))
         self.steps = read_steps(self.run.folder)
-        # USD that judges were paid before the run was resumed.
+        # The judges' fees in USD before the run was resumed.
         self.cost_before = float(self.state.get("cost_usd", 0.0))
         self._seconds_before = float(self.state.get("seconds", 0.0))
-        self._begun, self._shown_at = time.perf_counter(), float("-inf")
-        self._saved_at = self._begun
+        self._started, self._shown_at = time.perf_counter(), float("-inf")
+        self._saved_at = self._started
 
     def time_is_up(self) -> PausedError | None:
-        if self.minutes is None or time.perf_counter() - self._begun < 60 * self.minutes:
+        if self.minutes is None or time.perf_counter() - self._started < 60 * self.minutes:
             return None
         return PausedError(f"{self.minutes:g} minutes are over")
 
@@ -303,7 +303,7 @@ class TrainingRun:
 
     @property
     def seconds(self) -> float:
-        return self._seconds_before + time.perf_counter() - self._begun
+        return self._seconds_before + time.perf_counter() - self._started
 
     @property
     def tokens(self) -> int:
@@ -322,11 +322,10 @@ class TrainingRun:
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
         if self.log is not None:
-            for each in scored:
-                self.log.append(each.trajectory.to_line())
+            for episode in scored:
+                self.log.append(episode.trajectory.to_line())
 
     def add_validation(self, validation: Validation, scored: list[Scored]) -> None:
-        """Store and show a validation with its episodes, and look for reward hacking in all."""
         self.add_episodes(scored)
         self.validations.append(validation)
         if self.processes.leads:
@@ -334,7 +333,6 @@ class TrainingRun:
             self._raise(validation.step, hacking_alarms(load_run(self.run)))
 
     def _raise(self, step: int, alarms: Sequence[TrainingAlarm]) -> None:
-        """Store and show the alarms whose kind this run has not raised before."""
         raised = {each["kind"] for each in self.alarms}
         for alarm in alarms:
             if alarm.kind not in raised:
@@ -343,11 +341,11 @@ class TrainingRun:
 
     @property
     def best(self) -> Validation | None:
-        """The best validation of an allowed checkpoint, else the best of all."""
+        """Return the best validation of an allowed checkpoint, else the best of all."""
         table = self.setting.recipe.sft if self.setting.kind == "sft" else None
         for first in (table.chosen_from if table else 1, 1, 0):
             if later := [each for each in self.validations if each.step >= first]:
-                return max(later, key=lambda each: each.merit)
+                return max(later, key=lambda each: each.score)
         return None
 
     @property
@@ -356,17 +354,17 @@ class TrainingRun:
         return folder if folder and folder.is_dir() else None
 
     def checkpoint_saved(self, step: int, *, over: bool = False) -> None:
-        """Make the checkpoint of `step` count (`over`: the last one), and delete needless ones."""
-        self.processes.gather([None])  # each process has a file of its own in it
+        """Complete the checkpoint of `step` (`over`: the last one); keep only it and the best."""
+        self.processes.gather([None])  # each process writes its own file in it
         self._saved_at = time.perf_counter()
         if not self.processes.leads:
             return
         checkpoint = Run(checkpoint_of(self.run.folder, step))
         checkpoint.write_json(EPISODE, self.setting.recipe.episode.model_dump())
         checkpoint.write_json(STATE, {**self.metrics, "over": over})
-        for each in _checkpoints(self.run.folder):
-            if each not in (checkpoint.folder, self.best_checkpoint):
-                shutil.rmtree(each)
+        for folder in _checkpoints(self.run.folder):
+            if folder not in (checkpoint.folder, self.best_checkpoint):
+                shutil.rmtree(folder)
         self.run.write_json(METRICS, self.metrics)
 
     def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
@@ -387,19 +385,19 @@ class TrainingRun:
         }  # fmt: skip
 
 
-# ---- Its folder: begun or resumed, and its checkpoints.
+# ---- The folder: started or resumed, and its checkpoints.
 
 
 @contextlib.contextmanager
-def opened(
+def open_training(
     setting: Setting, out: Path | None, parent: Path, resume: bool = False,
     processes: Processes = ALONE, minutes: float | None = None,
 ) -> Iterator[TrainingRun]:  # fmt: skip
-    """A new run, which pauses after `minutes`, or with `resume` that of `out` as its newest
-    checkpoint left it; all processes must see its folder. Raises `UserError` if `out` holds
-    something else, or if another process works on it."""
+    """Start a run, or with `resume` continue that of `out` from its newest checkpoint; it pauses
+    after `minutes`. All processes must see its folder. Raises `UserError` if `out` holds something
+    else or another process works on it."""
     with contextlib.ExitStack() as stack:
-        begun: Any = None
+        shared: Any = None
         if processes.leads:
             name, config = f"{setting.kind}-{setting.recipe.name}", _config(setting)
             run = _resumable(config, out) if resume else start_run(name, config, parent, out)
@@ -408,8 +406,8 @@ def opened(
             state = json.loads((newest / STATE).read_text("utf-8")) if newest else {}
             _forget(run, _step_of(newest) if newest else -1)
             (run.folder / PAUSED).unlink(missing_ok=True)
-            begun = run, newest, state
-        run, checkpoint, state = processes.from_first(begun)
+            shared = run, newest, state
+        run, checkpoint, state = processes.from_first(shared)
         log = stack.enter_context(run.log()) if processes.leads else None
         try:
             yield TrainingRun(run, setting, checkpoint, state, processes, log, minutes)
@@ -421,7 +419,6 @@ def opened(
 
 
 def _config(setting: Setting) -> dict[str, Any]:
-    """The settings, and the digest of the mail that questions are about, if it is a file."""
     data, digest = setting.recipe.data, None
     if not all(map(data.has_worlds, SPLITS)) and data.inbox_file.is_file():
         with InboxFile(data.inbox_file) as file:
@@ -437,18 +434,17 @@ def _resumable(config: dict[str, Any], out: Path | None) -> Run:
         raise UserError(f"{out} is complete; name a new folder with --out")
     row = {name: value for name, value in run.config.items() if name in config}
     before, now = _flat(row), _flat(json.loads(json.dumps(config)))
-    # Judges may cost more from here on, and vLLM's server of a cluster's next job is elsewhere.
+    # The budget may rise, and a cluster's next job has vLLM's server elsewhere.
     names = {*before, *now} - {"recipe.judging.max_cost_usd", "recipe.grpo.vllm.server"}
     if changed := sorted(name for name in names if before.get(name) != now.get(name)):
         values = (f"{each.removeprefix('recipe.')}={before.get(each)}" for each in changed[:3])
-        shown = ", ".join(cut_line(each, 80) for each in values)
-        remedy = "resume it with the settings, and the version of art-e, that began it"
-        raise UserError(f"{out} was begun with {shown}; {remedy}")
+        settings = ", ".join(cut_line(each, 80) for each in values)
+        remedy = "resume it with the same settings and version of art-e"
+        raise UserError(f"{out} was begun with {settings}; {remedy}")
     return run
 
 
 def _flat(row: Any, name: str = "") -> dict[str, Any]:
-    """The values of a configuration, by their names as `--set` takes them."""
     if not isinstance(row, dict):
         return {name: row}
     inner = (_flat(value, f"{name}.{key}" if name else key) for key, value in row.items())
@@ -456,14 +452,13 @@ def _flat(row: Any, name: str = "") -> dict[str, Any]:
 
 
 def _forget(run: Run, last: int) -> None:
-    """Delete what came after step `last`: it will be made again."""
-    kept = [each for each in read_steps(run.folder) if each.step <= last]
-    lines = "".join(f"{compact_json(dataclasses.asdict(each))}\n" for each in kept)
+    steps = [each for each in read_steps(run.folder) if each.step <= last]
+    lines = "".join(f"{compact_json(dataclasses.asdict(each))}\n" for each in steps)
     write_whole(run.folder / STEPS, lines)
     for checkpoint in _checkpoints(run.folder):
         if _step_of(checkpoint) > last:
             shutil.rmtree(checkpoint)
-    # Episodes stand in the order of their steps.
+    # Episodes are in the order of their steps.
     with run.trajectories.open("rb+") as file:
         size = 0
         for line in file:
@@ -479,7 +474,7 @@ def checkpoint_of(run_folder: Path, step: int) -> Path:
 
 
 def newest_checkpoint(run_folder: Path) -> Path | None:
-    """The newest checkpoint of a run that is whole."""
+    """Return a run's newest complete checkpoint."""
     whole = (each for each in _checkpoints(run_folder) if (each / STATE).is_file())
     return max(whole, key=_step_of, default=None)
 

@@ -1,4 +1,4 @@
-"""What a run begins from: a model and its tokenizer, loaded or new."""
+"""The model and tokenizer that a run starts from, loaded or new."""
 
 import itertools
 import json
@@ -25,13 +25,13 @@ from training.recipe import ModelTable, Recipe, Scratch, Setting
 from training.rollout import ChatTokens
 
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-# Added but not special, as in Qwen2.5.
+# Added tokens that are not special, as in Qwen2.5.
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 _TEMPLATES = resources.files("training").joinpath("templates")
 
 
 class Start(NamedTuple):
-    """A model in memory, maybe with an adapter of peft, its tokenizer, and whether it is `lean`."""
+    """A model in memory, with or without a LoRA adapter, and its tokenizer."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
@@ -40,7 +40,6 @@ class Start(NamedTuple):
 
     @property
     def pad_id(self) -> int:
-        """The token that pads a batch; no model attends to it."""
         padding = self.tokenizer.pad_token_id
         return self.end_id if padding is None else int(padding)
 
@@ -50,14 +49,14 @@ class Start(NamedTuple):
 
 
 def load_start(name: str, table: ModelTable | None = None) -> Start:
-    """Return the model of a checkpoint, of a training run's best one, or of the hub, to be trained
-    as `table` says (None: all its weights). Raises `UserError` if it can't be loaded."""
+    """Load a checkpoint, a training run's best one, or a model of the hub, for training by `table`
+    (None: all weights). Raises `UserError` if it can't be loaded."""
     (base, adapter), table = resolve_checkpoint(name), table or ModelTable(base=name)
     whole = adapter is None and table.lora is None
     loaded = load_checkpoint(base, adapter, exact=whole, bits=table.bits, sharded=sharded())
     written = str(loaded.tokenizer.chat_template)
     if "last_query_index" in written and "<function=" not in written:
-        # Qwen3's own drops the thoughts of earlier messages: it can't be trained on turn by turn.
+        # Qwen3's own drops the reasoning of earlier turns, so it can't be trained turn by turn.
         loaded.tokenizer.chat_template = qwen3_training_chat_template
     if adapter is not None:
         for parameter_name, parameter in loaded.model.named_parameters():
@@ -66,20 +65,21 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
 
 
 def load_init(setting: Setting) -> Start:
-    """Return the start that --init or the recipe names. Raises `UserError` for none."""
+    """Load the model that --init or the recipe names. Raises `UserError` if there is none."""
     recipe = setting.recipe
     if (name := setting.init or recipe.model.base) is None:
         remedy = "train a start with art-e train sft, and name its folder with --init"
-        raise UserError(f"the recipe {recipe.name} makes its model from nothing: {remedy}")
+        raise UserError(f"the recipe {recipe.name} trains a new model: {remedy}")
     return load_start(name, recipe.model)._replace(lean=recipe.episode.lean)
 
 
 def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Start:
-    """Have the model stop at the end of a turn, and sample as it is trained, without the published
-    `repetition_penalty`, `top_p` and `top_k`. Raises `UserError` if turns have no end."""
+    """Make the model stop at the end of a turn and sample without the published
+    `repetition_penalty`, `top_p` and `top_k`, as training assumes. Raises `UserError` if the
+    template ends turns without a token."""
     end_id = end_of_turn(tokenizer)
     if end_id is None:
-        lack = "the chat template ends turns without a special token, so that none can be learnt"
+        lack = "the chat template ends turns without a special token that a model could learn"
         raise UserError(f"{lack}; use an instruct model, or another template")
     start = Start(model, tokenizer, end_id)
     ids = {"eos_token_id": end_id, "pad_token_id": start.pad_id}
@@ -88,7 +88,7 @@ def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Star
 
 
 def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
-    """Return the new adapter to train; None to train all weights, or the adapter that is there."""
+    """Return the config of a new adapter; None to train all weights or an existing adapter."""
     if (rank := table.lora) is None or is_peft_model(start.model):
         return None
     targets, task = "all-linear", "CAUSAL_LM"
@@ -96,22 +96,22 @@ def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
 
 
 def keep_exact(model: Any) -> None:
-    """Hold trained weights in float32: TRL's bfloat16 under 4 bits would lose small steps."""
-    for each in model.parameters():
-        if each.requires_grad:
-            each.data = each.data.float()
+    """Keep trained weights in float32: TRL's bfloat16 for 4-bit bases loses small steps."""
+    for weight in model.parameters():
+        if weight.requires_grad:
+            weight.data = weight.data.float()
 
 
-# ---- A new model, whose tokenizer learns from conversations.
+# ---- A new model, with a tokenizer trained on conversations.
 
 
 def make_start(
     recipe: Recipe, form: Scratch, conversations: Sequence[Sequence[ChatMessage]], seed: int
 ) -> Start:
-    """Return a new model, whose tokenizer has learnt the words of `conversations`."""
+    """Make a new model, with a tokenizer trained on `conversations`."""
     messages = [message for conversation in conversations for message in conversation]
-    shown = (str(each["content"]) for each in messages if each["role"] == "tool")
-    years = {int(year) for text in shown for year in re.findall(r'"date":"(\d{4})-', text)}
+    results = (str(each["content"]) for each in messages if each["role"] == "tool")
+    years = {int(year) for text in results for year in re.findall(r'"date":"(\d{4})-', text)}
     whole = phrases(recipe.episode.prompt or "", years=sorted(years))
     frames = re.compile("|".join(map(re.escape, sorted(whole, key=len, reverse=True))))
     texts = [part for each in messages for part in frames.split(_text_of(each)) if part]
@@ -123,20 +123,20 @@ def make_start(
 
 
 def template() -> str:
-    """Return our chat template, which names the tools and leaves their schemas out."""
+    """Return our chat template, which names the tools without their schemas."""
     return _TEMPLATES.joinpath("nano.jinja").read_text("utf-8")
 
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     """Return the phrases that conversations in the template "nano" repeat; each becomes one token.
-    Parts of numbers are tokens that differ by their place, such as " $33" and ",500": from the kind
-    of a token a small model soon learns what comes next. No phrase crosses the end of a turn, so
-    that a growing conversation has the same tokens as one encoded whole."""
+    Parts of numbers have tokens by their place, such as " $33" and ",500", which tell a small model
+    what comes next. No phrase crosses the end of a turn, so that a conversation has the same tokens
+    encoded turn by turn or at once."""
     fixed = _TEMPLATES.joinpath("nano.phrases.txt").read_text("utf-8")
     return [
         f"{START}system\n{prompt} {' '.join(ARGUMENTS)}{END}\n{START}user\n",
         *(line.replace("⏎", "\n") for line in fixed.splitlines()),
-        *(f"m{number}" for number in range(1, 17)),  # as many mails as a short episode shows
+        *(f"m{number}" for number in range(1, 17)),  # as many mails as a short episode returns
         *(f"{year}-{month:02d}-" for year, month in itertools.product(years, range(1, 13))),
         *(f"T{hour:02d}:" for hour in range(24)),
         *(f" {each}" for each in [*years, *range(10)]),
@@ -150,8 +150,8 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
 def make_tokenizer(
     texts: Sequence[str], *, phrases: Sequence[str] = (), vocabulary: int, template: str
 ) -> Qwen2Tokenizer:
-    """Return a byte-level BPE of at most `vocabulary` tokens learnt from `texts`, split like
-    Qwen's; each of `phrases` is one more token."""
+    """Train a byte-level BPE of at most `vocabulary` tokens on `texts`, pre-tokenized like Qwen's;
+    each of `phrases` is one more token."""
     bpe: Any = Qwen2Tokenizer().backend_tokenizer
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
@@ -170,9 +170,9 @@ def make_tokenizer(
 
 
 def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForCausalLM:
-    """Return new weights for `tokenizer`, in float32, that end a turn as Qwen2.5 does."""
+    """Return new float32 weights for `tokenizer`, which end a turn as Qwen2.5 does."""
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
-    # Of 64 dimensions: with 32 a small model copies names less surely.
+    # Heads of 64 dimensions: with 32 a small model copies names less reliably.
     heads = max(1, form.hidden // 64)
     config = Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=form.hidden,

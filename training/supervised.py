@@ -1,7 +1,7 @@
-"""Learning from conversations that are there: the warm start (SFT), and preferences (DPO, KTO).
+"""Training on stored conversations: the warm start (SFT), and preferences (DPO, KTO).
 
 TRL trains: its SFTTrainer on conversations to imitate, its DPOTrainer and KTOTrainer on stored
-episodes. Only tokens that the model wrote carry loss."""
+episodes. Only the model's own tokens carry loss."""
 
 import math
 from collections import defaultdict
@@ -32,7 +32,14 @@ from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory
 from evals.scored import Scored
 from training import validation
-from training.expert import NO_LOSS, MarkedTokens, marked_tokens, part_of, stored_episodes, worth_of
+from training.expert import (
+    NO_LOSS,
+    MarkedTokens,
+    marked_tokens,
+    part_of,
+    return_of,
+    stored_episodes,
+)
 from training.judging import Judges
 from training.optimizer import FLAT, optimizer_of, own_tokens_scored
 from training.processes import quiet
@@ -43,12 +50,12 @@ from training.start import Start, adapter_config, keep_exact, load_init, make_st
 
 # ---- The warm start.
 
-# A recipe's stages are stretches of one run, each with its batch size and learning rate: short
-# conversations first, whole ones later. A small new model has to learn first to copy a name from
-# the question into its search, and first turns alone teach that in a tenth of the time.
+# Each stage of a run has its batch size and learning rate: short conversations first, whole ones
+# later. A small new model must first learn to copy a name from the question into its search, which
+# first turns alone teach in a tenth of the time.
 
-SORTED_BATCHES = 50  # conversations are sorted by length within so many batches, to save padding
-# Of a new model, Muon's multiple of a stage's rate: it learns to copy in far fewer steps.
+SORTED_BATCHES = 50  # sort by length within this many batches, to save padding
+# Muon's multiple of a stage's rate, for new models, which learn to copy in far fewer steps.
 MUON = 1.4
 
 
@@ -64,25 +71,25 @@ def train_sft(
         if model.scratch is None or setting.init is not None:
             start = load_init(setting)
         else:
-            texts = conversations[0][:4_000]  # enough to learn all words from
+            texts = conversations[0][:4_000]  # enough to contain all words
             start = make_start(setting.recipe, model.scratch, texts, setting.seed)
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         trainer = StagedTrainer(training, table.stages, start, examples, batches)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
         ends = list(accumulate(stage.steps for stage in table.stages))
-        examiner = validation.Examiner(training, judges, start, load)
-        return _carry_out(trainer, examiner, lengths, table.validate_every, ends)
+        evaluator = validation.Evaluator(training, judges, start, load)
+        return _carry_out(trainer, evaluator, lengths, table.validate_every, ends)
 
 
 def rate_at(stages: Sequence[SftStage], step: int) -> float:
     """Return the learning rate of `step` (from 0): a warm-up, then constant or a cosine."""
     for stage in stages:
         if step < stage.steps:
-            rising = min(1.0, (step + 1) / max(1, stage.warmup))
+            factor = min(1.0, (step + 1) / max(1, stage.warmup))
             if stage.schedule == "cosine":
-                # Down to a twentieth: at 0 the last steps would be lost.
-                rising *= 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
-            return stage.rate * rising
+                # Down to a twentieth: near 0 the last steps would be wasted.
+                factor *= 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
+            return stage.rate * factor
         step -= stage.steps
     return 0.0
 
@@ -91,7 +98,7 @@ def _batches(
     table: Sft, conversations: Sequence[Sequence[Sequence[ChatMessage]]], tokens: ChatTokens,
     seed: int,
 ) -> tuple[list[MarkedTokens], list[list[int]]]:  # fmt: skip
-    """Return the examples of all stages, and for each step the numbers of those in its batch."""
+    """Return the examples of all stages, and the places of each step's batch in them."""
     examples: list[MarkedTokens] = []
     batches: list[list[int]] = []
     for number, (stage, of_stage) in enumerate(zip(table.stages, conversations, strict=True)):
@@ -107,16 +114,16 @@ def _batches(
         rng.shuffle(order)
         endless = cycle(order)
         for done in range(0, stage.steps, SORTED_BATCHES):
-            drawn = list(islice(endless, min(SORTED_BATCHES, stage.steps - done) * stage.batch))
-            drawn.sort(key=lambda place: len(examples[place].input_ids))
-            cut = in_groups(drawn, stage.batch)
-            rng.shuffle(cut)
-            batches += cut
+            places = list(islice(endless, min(SORTED_BATCHES, stage.steps - done) * stage.batch))
+            places.sort(key=lambda place: len(examples[place].input_ids))
+            parts_of_stage = in_groups(places, stage.batch)
+            rng.shuffle(parts_of_stage)
+            batches += parts_of_stage
     return examples, batches
 
 
 class StagedTrainer(SFTTrainer):
-    """TRL's trainer, which takes its `batches` and its learning rate from the stages."""
+    """TRL's trainer with the `batches` and learning rates of the stages."""
 
     optimizer: Optimizer | None
 
@@ -144,7 +151,7 @@ class StagedTrainer(SFTTrainer):
 
     def create_optimizer(self, model: Any = None) -> Optimizer:
         if self.optimizer is None:
-            # At the rate 1, which the scheduler multiplies by the stages' rates.
+            # Its rate is 1; the scheduler multiplies it by the stages' rates.
             self.optimizer = optimizer_of(model or self.model, ratio=self.muon)
         return self.optimizer
 
@@ -155,14 +162,14 @@ class StagedTrainer(SFTTrainer):
 
 
 # ---- Preferences: DPO takes pairs of a better and a worse episode of a question, KTO single
-# episodes that are good or bad; ratings of `art-e rate` are such labels.
+# episodes that are good or bad, by `art-e rate` or by their verdicts.
 
 RATINGS = "ratings"  # in place of a run: the answers of `art-e ask` that the user rated
-WARMUP, VALIDATIONS = 5, 4  # steps before the full rate, and validations of a run after its start
+WARMUP, VALIDATIONS = 5, 4  # steps of warm-up, and validations of a run after step 0
 
 
 class Labelled(NamedTuple):
-    """An episode, and whether it is good."""
+    """An episode, labelled good or bad."""
 
     trajectory: Trajectory
     good: bool
@@ -170,25 +177,25 @@ class Labelled(NamedTuple):
 
 def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
     """Return pairs of a better and a worse episode of a question: the best with the worst, the
-    second best with the second worst, and so on, as long as one earned more."""
+    second best with the second worst, and so on, while their returns differ."""
     by_question: dict[str, list[Scored]] = defaultdict(list)
-    for each in episodes:
-        by_question[each.question.id].append(each)
-    ranked = [sorted(group, key=worth_of, reverse=True) for group in by_question.values()]
+    for episode in episodes:
+        by_question[episode.question.id].append(episode)
+    ranked = [sorted(group, key=return_of, reverse=True) for group in by_question.values()]
     return [
         (better, worse)
         for group in ranked
         for better, worse in zip(group, reversed(group), strict=True)
-        if worth_of(better) - worth_of(worse) > FLAT
+        if return_of(better) - return_of(worse) > FLAT
     ]
 
 
 def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
-    """Call right episodes good and others bad; a wrong abstention is neither."""
+    """Label right episodes good and others bad; leave out wrong abstentions."""
     return [
-        Labelled(each.trajectory, each.correct)
-        for each in episodes
-        if each.correct or not each.trajectory.rubric["abstained"]
+        Labelled(episode.trajectory, episode.correct)
+        for episode in episodes
+        if episode.correct or not episode.trajectory.rubric["abstained"]
     ]
 
 
@@ -199,9 +206,9 @@ def rated_episodes() -> list[Labelled]:
     for run in runs_of("ask", runs_folder()):
         try:
             labelled += [
-                Labelled(each, ratings[each.episode_id])
-                for each in read_trajectories(run.trajectories)
-                if each.episode_id in ratings
+                Labelled(row, ratings[row.episode_id])
+                for row in read_trajectories(run.trajectories)
+                if row.episode_id in ratings
             ]
         except ValueError as error:
             raise UserError(f"{run.trajectories} can't be read ({error}); delete it") from None
@@ -209,22 +216,21 @@ def rated_episodes() -> list[Labelled]:
 
 
 def own_tokens(usual: Any, examples: list[dict[str, Any]]) -> dict[str, Any]:
-    """Collate the examples like TRL, but with masks of the model's own tokens, not of mail."""
+    """Collate the examples like TRL, but mask all tokens except the model's own."""
     batch: dict[str, Any] = usual(examples)
-    # DPO has the better episodes, then the worse; KTO those of other questions beside its own.
+    # DPO stacks the better episodes on the worse; KTO has those of other questions in KL_ columns.
     for mask in [name for name in batch if name.endswith("completion_mask")]:
-        own = mask.replace("mask", "own")
-        columns = [own] if own in examples[0] else ["chosen_own", "rejected_own"]
+        column = mask.replace("mask", "own")
+        columns = [column] if column in examples[0] else ["chosen_own", "rejected_own"]
         rows = [torch.tensor(each[name]) for name in columns for each in examples]
         batch[mask] = pad_sequence(rows, True).to(batch[mask])
     return batch
 
 
 def _row(tokens: ChatTokens, **episodes: Trajectory) -> dict[str, Any]:
-    """The tokens of each episode under its name, and which of them are the model's own."""
     row: dict[str, Any] = {"prompt_ids": []}
-    for name, each in episodes.items():
-        row[f"{name}_ids"], labels = marked_tokens(each.messages, tokens)
+    for name, trajectory in episodes.items():
+        row[f"{name}_ids"], labels = marked_tokens(trajectory.messages, tokens)
         row[f"{name}_own"] = [int(label != NO_LOSS) for label in labels]
     return row
 
@@ -242,20 +248,20 @@ def dpo_rows(
 def kto_rows(
     labelled: Sequence[Labelled], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
-    """Return a row for each episode of all steps, with the next one of its batch beside it."""
-    drawn = in_passes(labelled, table.steps * table.batch, f"{seed}/preference")
+    """Return a row for each episode of all steps, with the next one of its batch for KTO's KL."""
+    rows = in_passes(labelled, table.steps * table.batch, f"{seed}/preference")
     return [
-        _row(tokens, completion=each.trajectory, KL_completion=other.trajectory)
-        | {"label": each.good}
-        for part in in_groups(drawn, table.batch)
-        for each, other in zip(part, [*part[1:], part[0]], strict=True)
+        _row(tokens, completion=episode.trajectory, KL_completion=other.trajectory)
+        | {"label": episode.good}
+        for part in in_groups(rows, table.batch)
+        for episode, other in zip(part, [*part[1:], part[0]], strict=True)
     ]
 
 
 def train_preference(
     training: TrainingRun, load: validation.Load, judges: Judges
 ) -> dict[str, Any]:
-    """Train, and return the run's metrics. Raises `UserError` if the runs have no preferences."""
+    """Train, and return the run's metrics. Raises `UserError` if the runs hold no preferences."""
     setting = training.setting
     table, seed = setting.recipe.preference, setting.seed
     assert table is not None
@@ -273,12 +279,12 @@ def train_preference(
         trainer = _trainer(training, table, start, rows)
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
         of_steps = [sum(group) for group in in_groups(lengths, table.batch)]
-        examiner = validation.Examiner(training, judges, start, load)
-        return _carry_out(trainer, examiner, of_steps, max(1, table.steps // VALIDATIONS))
+        evaluator = validation.Evaluator(training, judges, start, load)
+        return _carry_out(trainer, evaluator, of_steps, max(1, table.steps // VALIDATIONS))
 
 
-def _require(there: object, lack: str) -> None:
-    if not there:
+def _require(condition: object, lack: str) -> None:
+    if not condition:
         runs = "runs of art-e train grpo, or of eval run --repeat"
         raise UserError(f"{lack}: name {runs}, with --from")
 
@@ -292,14 +298,14 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
         "warmup_steps": WARMUP,
         "beta": table.beta,
         "max_length": None,
-        # No second model is held, and a resumed run still compares with the start.
+        # Needs no second model in memory; a resumed run still compares with the initial one.
         "precompute_ref_log_probs": True,
-        "train_sampling_strategy": "sequential",  # rows come in the order in which they are taken
-        "remove_unused_columns": False,  # our masks are among the columns
+        "train_sampling_strategy": "sequential",  # keep the rows in order
+        "remove_unused_columns": False,  # some columns are our masks
         "logging_steps": 1,
         **validation.trainer_arguments(training, table.steps),
     }
-    given = {
+    arguments = {
         "model": start.model,
         "train_dataset": Dataset.from_list(rows),
         "processing_class": start.tokenizer,
@@ -308,14 +314,14 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
     trainer: Any
     if setting.kind == "dpo":
         collator = partial(own_tokens, DataCollatorForPreference(start.pad_id))
-        trainer = _Pairs(args=DPOConfig(**common), data_collator=collator, **given)
+        trainer = _Pairs(args=DPOConfig(**common), data_collator=collator, **arguments)
     else:
         good = sum(each["label"] for each in rows)
-        # Both kinds count as much in all, within the paper's bound of 4/3.
+        # w n_good = n_bad balances both kinds, within the bound of 4/3 (Ethayarajh et al., 2024).
         weight = min(4 / 3, max(3 / 4, (len(rows) - good) / max(1, good)))
         args = KTOConfig(**common, desirable_weight=weight)
         collator = partial(own_tokens, DataCollatorForUnpairedPreference(start.pad_id))
-        trainer = _Labels(args=args, data_collator=collator, **given)
+        trainer = _Labels(args=args, data_collator=collator, **arguments)
     if "ref" in getattr(trainer.model, "peft_config", {}):
         # The reference adapter: its log-probabilities are already computed.
         trainer.model.delete_adapter("ref")
@@ -325,7 +331,7 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
 
 class _Pairs(DPOTrainer):
     def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
-        return dataset  # Its rows are tokens already.
+        return dataset  # The rows are tokenized already.
 
 
 class _Labels(KTOTrainer):
@@ -333,16 +339,16 @@ class _Labels(KTOTrainer):
 
 
 def _carry_out(
-    trainer: Any, examiner: validation.Examiner, lengths: Sequence[int], validate_every: int,
+    trainer: Any, evaluator: validation.Evaluator, lengths: Sequence[int], validate_every: int,
     also_at: Sequence[int] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Carry out a run; `lengths` are the tokens that each step trains on."""
+    """Train and test; `lengths` are the numbers of tokens of each step."""
 
     def to_step(step: int, logs: Mapping[str, float]) -> Step:
         names = ("loss", "learning_rate", "grad_norm")
         logged: dict[str, Any] = {name: logs[name] for name in names}
-        return Step(step, examiner.training.seconds, sum(lengths[:step]), **logged)
+        return Step(step, evaluator.training.seconds, sum(lengths[:step]), **logged)
 
-    generate = examiner.by_transformers
-    callback = validation.RunCallback(examiner, generate(1.0), to_step, validate_every, also_at)
+    generate = evaluator.by_transformers
+    callback = validation.RunCallback(evaluator, generate(1.0), to_step, validate_every, also_at)
     return validation.carry_out(trainer, callback, generate)

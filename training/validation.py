@@ -1,6 +1,6 @@
 """Held-out questions: validations during training, and the test after it.
 
-A judge that is not the reward's decides. Validations choose the checkpoint that is tested, once."""
+Another judge than the reward's decides. Validations choose the checkpoint, which is tested once."""
 
 import asyncio
 import contextlib
@@ -28,21 +28,21 @@ from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
 from training.roller import outage, score
 from training.rollout import Generate, Material, in_groups, roll_out
-from training.run import EPISODES, Step, TrainingRun, Validation, by_second, mean_of
+from training.run import EPISODES, Step, TrainingRun, Validation, mean_of, with_second_judge
 from training.start import Start
 
-# The figures of the benchmark that metrics.json holds of the test.
+# The benchmark's figures that metrics.json reports of the test.
 FIGURES = (
     "accuracy unanswerable_accuracy hallucination abstention turns turns_when_correct effort"
 ).split()
 
-Load = Callable[[Split], Material]  # gives the questions of a split
+Load = Callable[[Split], Material]
 
 # ---- Asking held-out questions, and their figures.
 
 
-class Examiner(NamedTuple):
-    """Asks a run's model held-out questions, each process its share."""
+class Evaluator(NamedTuple):
+    """Evaluates a run's model on held-out questions; each process takes its share."""
 
     training: TrainingRun
     judges: Judges
@@ -50,15 +50,14 @@ class Examiner(NamedTuple):
     load: Load
 
     def by_transformers(self, temperature: float) -> Sampler:
-        """Return what samples from the model at that temperature, by the run's seed."""
         setting = self.training.setting
         grpo, limit = setting.recipe.grpo, setting.recipe.episode.turn_tokens
         batch = (grpo and grpo.generate_batch) or BATCH
         return Sampler(self.start, limit, temperature, setting.seed, batch)
 
-    def examine(self, split: Split, generate: Generate, settings: dict[str, Any]) -> list[Scored]:
-        """Return an episode for each held-out question, judged by the reward's judge and then by
-        the validations', with `settings` as policy. Raises `PausedError` if judges fail often."""
+    def evaluate(self, split: Split, generate: Generate, settings: dict[str, Any]) -> list[Scored]:
+        """Return an episode for each held-out question, judged by the reward's judge and then the
+        validations', with `settings` as policy. Raises `PausedError` if judges fail too often."""
         material = self.load(split)
         training, recipe = self.training, self.training.setting.recipe
         judges = (self.judges.reward, self.judges.validation)
@@ -71,15 +70,15 @@ class Examiner(NamedTuple):
             rollouts = roll_out(episodes, self.start.tokens, generate, recipe.episode)
             scored += asyncio.run(score([rollouts], [settings], *run_settings))
         scored = training.processes.gather(scored)
-        # The figures choose and describe checkpoints: a resumed run asks again.
+        # The figures choose checkpoints, so they must be complete: a resumed run asks again.
         if (paused := outage(scored, self.judges)) is not None:
             raise paused
         return scored
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
-    """Return estimates of the figures of a test, by the judge of validations."""
-    decided = list(map(by_second, scored))
+    """Return a test's figures as estimates, by the judge of validations."""
+    decided = list(map(with_second_judge, scored))
     figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"])
     right = [each for each in decided if each.question.answerable and each.correct]
     others = [each for each in decided if not (each.unjudged or each.question.answerable)]
@@ -97,14 +96,15 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
 
 def validation_of(scored: Sequence[Scored], step: int) -> Validation:
     """Return the figures of a validation."""
-    # Checkpoints are compared by what was judged: a range would leave them without a figure.
-    figures = figures_of([each for each in scored if not by_second(each).unjudged])
-    shown = {each.name for each in dataclasses.fields(Validation)} & figures.keys() - {"n"}
+    # Leave unjudged episodes out: a range could not be compared.
+    judged = [each for each in scored if not with_second_judge(each).unjudged]
+    figures = figures_of(judged)
+    names = {each.name for each in dataclasses.fields(Validation)} & figures.keys() - {"n"}
     rewards = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
     return Validation(
         step=step, n=len(scored),
-        correct=mean_of([each.correct for each in map(by_second, scored) if not each.unjudged]),
-        reward=mean_of(rewards), **{name: figures[name]["value"] for name in shown},
+        correct=mean_of([with_second_judge(each).correct for each in judged]),
+        reward=mean_of(rewards), **{name: figures[name]["value"] for name in names},
     )  # fmt: skip
 
 
@@ -113,14 +113,14 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 
 @dataclass(eq=False)
 class RunCallback(TrainerCallback):
-    """Records a trainer's steps. It validates before the first step, every `validate_every` steps
-    and at those of `also_at`, each time with a checkpoint; others come when they are due. Training
-    pauses with a checkpoint when `pause` gives a reason. All this never happens between steps that
-    learn `together` from the same episodes."""
+    """Records a trainer's steps. It validates at step 0, every `validate_every` steps and at those
+    of `also_at`, each time with a checkpoint; others are saved when due. If `pause` returns a
+    reason, training pauses with a checkpoint. All this waits for the last of the steps that train
+    `together` on one batch."""
 
-    examiner: Examiner
+    evaluator: Evaluator
     generate: Generate
-    to_step: Callable[[int, Mapping[str, float]], Step]  # of what the trainer logged
+    to_step: Callable[[int, Mapping[str, float]], Step]  # from the trainer's log
     validate_every: int
     also_at: Sequence[int] = ()
     together: int = 1
@@ -133,17 +133,17 @@ class RunCallback(TrainerCallback):
 
     def on_log(self, args: Args, state: TrainerState, control: Control, **more: Any) -> None:
         if "loss" in (logs := more["logs"]):
-            self.examiner.training.add_step(self.to_step(state.global_step, logs))
+            self.evaluator.training.add_step(self.to_step(state.global_step, logs))
 
     def on_step_end(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
-        step, training = state.global_step, self.examiner.training
-        # A checkpoint that transformers saves by itself has no validation.
+        step, training = state.global_step, self.evaluator.training
+        # transformers' own checkpoints would lack a validation.
         control.should_save = False
         if step % self.together:
             return
-        # A reason of one process pauses all, and one saves with all: their clocks and fees differ.
-        own = (self.pause() or training.time_is_up(), training.checkpoint_due)
-        reasons, due = zip(*training.processes.gather([own]), strict=True)
+        # Clocks and fees differ between processes: all pause and save if one does.
+        state_here = (self.pause() or training.time_is_up(), training.checkpoint_due)
+        reasons, due = zip(*training.processes.gather([state_here]), strict=True)
         if step < state.max_steps:
             training.paused = min(filter(None, reasons), key=lambda each: each.passes, default=None)
         if not step % self.validate_every or step in self.also_at or step == state.max_steps:
@@ -151,20 +151,20 @@ class RunCallback(TrainerCallback):
         elif training.paused is None and not any(due):
             return
         control.should_save = True
-        # The loss is logged as a mean since the last log, which no checkpoint remembers.
+        # The logged loss is a mean since the last log, which checkpoints don't store.
         control.should_log = True
         control.should_training_stop = training.paused is not None
 
     def on_save(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         over = state.global_step >= state.max_steps
-        self.examiner.training.checkpoint_saved(state.global_step, over=over)
+        self.evaluator.training.checkpoint_saved(state.global_step, over=over)
 
     def _validate(self, step: int) -> None:
-        examiner, setting = self.examiner, self.examiner.training.setting
+        evaluator, setting = self.evaluator, self.evaluator.training.setting
         settings = {"step": step, "seed": setting.seed, "sampled": True}
         with self.awake():
-            scored = examiner.examine("validation", self.generate, settings)
-        examiner.training.add_validation(validation_of(scored, step), scored)
+            scored = evaluator.evaluate("validation", self.generate, settings)
+        evaluator.training.add_validation(validation_of(scored, step), scored)
 
 
 # ---- A whole run: training, and the test after it.
@@ -173,7 +173,7 @@ class RunCallback(TrainerCallback):
 def trainer_arguments(
     training: TrainingRun, steps: int, max_grad_norm: float = 1.0
 ) -> dict[str, Any]:
-    """Return the settings of all trainers; `RunCallback` decides when they save."""
+    """Return the arguments that all trainers share; `RunCallback` decides when they save."""
     on_cpu = best_device()[0] == "cpu"
     if on_cpu:
         keep_memory()
@@ -187,9 +187,9 @@ def trainer_arguments(
 
 
 def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> dict[str, Any]:
-    """Train, test the best checkpoint if nothing paused the run, and return the run's metrics."""
-    examiner = callback.examiner
-    training = examiner.training
+    """Train, test the best checkpoint unless the run paused, and return the run's metrics."""
+    evaluator = callback.evaluator
+    training = evaluator.training
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(callback)
     try:
@@ -203,31 +203,31 @@ def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> d
         trainer._load_from_checkpoint(str(best))
         trainer._last_loaded_step = -1  # vLLM holds other weights of the same step
         with callback.awake():
-            figures, episodes = figures_on_test(examiner, generate_at)
+            figures, episodes = figures_on_test(evaluator, generate_at)
     except PausedError as error:
         training.paused = error
         return training.metrics
     except RequestException as error:
-        # TRL's client has tried for a minute, and a server that starts again lacks the adapter.
+        # TRL's client retried for a minute, and a restarted server lacks the adapter.
         lost = f"vLLM's server does not answer any more ({type(error).__name__}): start it again"
         training.paused = PausedError(lost)
         return training.metrics
     if training.processes.leads:
         file = training.run.folder / EPISODES
-        file.unlink(missing_ok=True)  # a run that was killed in here left some
+        file.unlink(missing_ok=True)  # left by a run that was killed here
         with AppendLog(file) as log:
-            for each in episodes:
-                log.append(each.trajectory.to_line())
+            for episode in episodes:
+                log.append(episode.trajectory.to_line())
     return training.finish(figures)
 
 
 def figures_on_test(
-    examiner: Examiner, generate_at: GenerateAt
+    evaluator: Evaluator, generate_at: GenerateAt
 ) -> tuple[dict[str, Any], list[Scored]]:
-    """Return `test` of metrics.json, `{"sampled": ..., "greedy": ...}`, and the episodes."""
+    """Return `test` of metrics.json, `{"sampled": ..., "greedy": ...}`, and its episodes."""
     scored = {}
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        settings = {"temperature": temperature, "seed": examiner.training.setting.seed}
-        scored[name] = examiner.examine("test", generate_at(temperature), settings)
+        settings = {"temperature": temperature, "seed": evaluator.training.setting.seed}
+        scored[name] = evaluator.evaluate("test", generate_at(temperature), settings)
     figures = {name: figures_of(each) for name, each in scored.items()}
     return figures, [each for way in scored.values() for each in way]

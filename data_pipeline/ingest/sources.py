@@ -35,7 +35,7 @@ from data_pipeline.ingest.charsets import scrub
 from data_pipeline.ingest.headers import one_line, parse_date, parse_message_tree
 from data_pipeline.ingest.labels import INFO, PROGRAMS, in_order, of_flags, of_maildir, of_path
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, RawMessage, Skipped
-from data_pipeline.synthetic.world import INJECTION, SYNTHETIC, described, injection_mail, messages
+from data_pipeline.synthetic.world import INJECTION, SYNTHETIC, injection_mail, messages, world_of
 
 _PARQUET_MAGIC, _PARQUET_ROWS = b"PAR1", 200
 _ENRON_ROOT = "maildir"
@@ -71,7 +71,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage]:  # noqa: A00
     """Return the messages of `path` (path, hub id or `synthetic:`), one at a time. A missing path
     raises `UserError` at once, unreadable content when the iteration gets there."""
     if format == "synthetic":
-        return injection_mail() if path == INJECTION else messages(described(path))
+        return injection_mail() if path == INJECTION else messages(world_of(path))
     if format != "hf" or Path(path).exists():
         _check_there(path)
     return messages_of(path, *_READERS[format])

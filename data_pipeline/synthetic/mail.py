@@ -1,8 +1,8 @@
-"""Mails of a world: how their text is put together, and their bytes.
+"""Mails of a world: their text and their bytes.
 
-The bytes come from a template of our own: the `email` package takes several hundred microseconds
-a message, and worlds have up to half a million. Most messages are plain text; a fixed share uses
-each of the other forms that a parser must know."""
+We write the bytes ourselves: the `email` package takes several hundred microseconds a message, and
+worlds have up to half a million. Most messages are plain text; a fixed share has each of the other
+forms that a parser must handle."""
 
 import base64
 import binascii
@@ -26,8 +26,8 @@ _SPECIAL = re.compile(r"[^\w !#$%&'*+/=?^`{|}~-]", re.ASCII)
 
 @dataclass(slots=True)
 class Draft:
-    """A mail before it is bytes; `minute` is UTC, since year 1, `references` have the oldest first.
-    `old_addresses` lets owners appear under their other address too."""
+    """A mail before rendering; `minute` counts UTC minutes since year 1, `references` are oldest
+    first. With `old_addresses` owners may appear under their other address."""
 
     message_id: str
     minute: int
@@ -48,12 +48,12 @@ class Draft:
 
 
 def capital(text: str) -> str:
-    """`text` as it stands at the start of a sentence."""
+    """Return `text` with a capital first letter."""
     return text[0].upper() + text[1:]
 
 
 def reply_subject(subject: str) -> str:
-    """`Re: subject`, once."""
+    """Prefix `subject` with "Re: ", unless it has it."""
     return subject if subject[:4].lower() == "re: " else f"Re: {subject}"
 
 
@@ -61,14 +61,14 @@ def letter(
     rng: Random, company: Company, sender: Person, to: Sequence[Person], lines: list[str], *,
     filler: float = 0.5,
 ) -> str:  # fmt: skip
-    """The sender's own text. Filler and typos go into sentences that carry no fact."""
+    """Return the sender's text. Filler and typos go into sentences without facts."""
     if company.short:
         return " ".join(lines)
     common = company.wording.common
     parts = []
     if rng.random() < 0.7:
         if len(to) == 1:
-            name = to[0].nick if rng.random() < 0.6 else to[0].given
+            name = to[0].nick if rng.random() < 0.6 else to[0].forename
             parts.append(pick(rng, common["greeting"]).format(a=name))
         else:
             parts.append(pick(rng, common["greeting_all"]))
@@ -112,7 +112,7 @@ def _clock(when: dt.datetime) -> str:
 
 
 def quoted(replier: Person, parent: Draft) -> str:
-    """The parent as the replier's mail program quotes it (three programs are in use)."""
+    """Quote the parent in the style of the replier's mail program, one of three."""
     when = _local(parent.minute, replier.utc_offset)
     if replier.number % 3 == 0:
         lead = f"On {when:%a, %b} {when.day}, {when.year} at {_clock(when)}"
@@ -128,7 +128,7 @@ def quoted(replier: Person, parent: Draft) -> str:
 
 
 def forwarded(by: Person, via: Person, minute: int, subject: str, text: str, *, bare: bool) -> str:
-    """A mail that `by` sent to `via`, inside the mail in which `via` forwards it."""
+    """Quote a mail that `by` sent to `via`, as `via` forwards it."""
     if bare:
         lead = f"---------- Forwarded message ----------\nFrom: {by.full}\n"
         return f"{lead}Subject: {subject}\n\n{text}"
@@ -136,7 +136,7 @@ def forwarded(by: Person, via: Person, minute: int, subject: str, text: str, *, 
 
 
 def _original(by: Person, to: Sequence[Person], when: dt.datetime, subject: str, text: str) -> str:
-    names = "; ".join(f"{person.family}, {person.given}" for person in to[:4])
+    names = "; ".join(f"{person.family}, {person.forename}" for person in to[:4])
     sent = f"{when:%A, %B} {when.day}, {when.year} {_clock(when)}"
     return (
         f"-----Original Message-----\nFrom: {by.full} [mailto:{by.address}]\n"
@@ -148,7 +148,7 @@ def _original(by: Person, to: Sequence[Person], when: dt.datetime, subject: str,
 
 
 def render(rng: Random, draft: Draft, *, plain_only: bool) -> bytes:
-    """The draft as bytes; `plain_only` leaves out HTML alternatives."""
+    """Render the draft to bytes; `plain_only` leaves out HTML alternatives."""
 
     def header(person: Person) -> str:
         other = rng.random() < 0.06 and (draft.old_addresses or not person.owner)
@@ -177,12 +177,12 @@ def render(rng: Random, draft: Draft, *, plain_only: bool) -> bytes:
 
 
 def encoded(text: str) -> str:
-    """`text` for a header: itself, or folded RFC 2047 words of at most 75 characters."""
+    """Encode `text` for a header: as is, or in folded RFC 2047 words of up to 75 characters."""
     return text if text.isascii() else Header(text, _UTF_8, 75).encode()
 
 
 def mailbox(name: str, address: str) -> str:
-    """`Name <address>` with the name quoted or encoded as it needs."""
+    """Return `Name <address>`, with the name quoted or encoded if necessary."""
     if not name:
         return address
     quote = '"' if name.isascii() and _SPECIAL.search(name) else ""
@@ -190,13 +190,12 @@ def mailbox(name: str, address: str) -> str:
 
 
 def date_header(minute: int, utc_offset: int) -> str:
-    """Tue, 3 Mar 2020 09:15:23 -0800; the second follows from the minute."""
+    """Format as "Tue, 3 Mar 2020 09:15:23 -0800"; the minute decides the second."""
     when = _local(minute, utc_offset).replace(second=minute * 37 % 60)
     return f"{when:%a}, {when.day} {when:%b %Y %H:%M:%S %z}"
 
 
 def _content(rng: Random, draft: Draft, plain_only: bool) -> tuple[str, bytes]:
-    """Content headers and encoded body of a whole message."""
     text = f"{draft.text}\n"
     boundary = f"=_{rng.getrandbits(64):016x}"
     if draft.html_only:

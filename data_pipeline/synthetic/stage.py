@@ -1,7 +1,7 @@
-"""Where a story plays: its people, names and clock, and the mails and questions it leaves.
+"""The stage of a story: its people, names and dates, and the mails and questions it creates.
 
-A story's people, teams, vendors and projects are its own, so no other mail of the world can
-answer or contradict its questions."""
+No other story has its people, teams, vendors and projects, so no other mail can answer or
+contradict its questions."""
 
 import datetime as dt
 import itertools
@@ -17,11 +17,11 @@ from data_pipeline.synthetic.wording import Company, FactValue, Person
 
 Slot = str | FactValue
 
-# How likely a person is to ask such a question of their own mail; our estimate.
+# How likely people are to ask such a question about their mail; our estimate.
 _REALISM: dict[Kind, float] = {
     "lookup": 0.9, "latest-update": 0.85, "unanswerable": 0.8, "multi-mail": 0.7, "count": 0.7,
 }  # fmt: skip
-# So many of the questions are asked again, in their words, where nothing answers them.
+# Share of the questions asked again, in the same words, without an answer.
 _ASKED_AGAIN = 1 / 3
 _STOP = frozenset(
     "a an and at be by did do does for from had has have how i in is it many much of on or our the"
@@ -31,9 +31,9 @@ _STOP = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A question, and what the world knows of it: `evidence` (id and text) of each gold mail, the
-    full names of the `subjects`, and the id of the later mail `until` which the answer holds, if
-    one changes it. An unanswerable question without `until` has a subject that no mail names."""
+    """A question with its ground truth: the `evidence` (id and text) in each gold mail, the full
+    names of its `subjects`, and the id of the mail `until` which the answer holds, if one changes
+    it. An unanswerable question without `until` has a subject that no mail of the inbox names."""
 
     question: Question
     evidence: tuple[tuple[str, str], ...]
@@ -43,7 +43,7 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class StoryPlan:
-    """One story: its owner's number, kind and first day (days after the epoch)."""
+    """A story: its kind, its owner's number, its first day (days after the epoch)."""
 
     number: int
     kind: str
@@ -54,22 +54,22 @@ class StoryPlan:
 
 
 class Fact(NamedTuple):
-    """A mail, and what it states."""
+    """A mail and a value that it states."""
 
     mail: Draft
     value: FactValue
 
 
 def facts_of(mail: Draft, slots: Mapping[str, Slot | Person]) -> dict[str, Fact]:
-    """Return what a mail states: the slots of its phrase that are not people."""
+    """Return the facts in a mail: the slots of its phrase that are not people."""
     values = {k: FactValue(v, v) if isinstance(v, str) else v for k, v in slots.items()}
     return {k: Fact(mail, value) for k, value in values.items() if isinstance(value, FactValue)}
 
 
 @dataclass
 class Stage:
-    """One story's stage. `cast` and `coined` are people and names of its own; `strangers` pairs
-    them with those of a story of another inbox."""
+    """A story's stage. `cast` and `coined` are its people and names; `strangers` pairs them with
+    those of a story in another inbox."""
 
     rng: Random
     plan: StoryPlan
@@ -83,14 +83,14 @@ class Stage:
         self.owner, self.bounded = self.company.staff[self.plan.owner], self.company.bounded
         self.drafts: list[Draft] = []
         self.planted: list[Planted] = []
-        # How each question was asked, and the mail before which nothing answers it, if known.
-        self._asked: list[tuple[Question, str, Mapping[str, str | Person], Draft | None]] = []
+        # Each question's bank and slots, and the mail before which it has no answer, if known.
+        self._phrasings: list[tuple[Question, str, Mapping[str, str | Person], Draft | None]] = []
         self._banks = self.company.wording.story[self.plan.kind]
         self._decks: dict[str, list[str]] = {}
         self._used: set[Person] = {self.owner}
 
     def colleague(self) -> Person:
-        """A member of staff who owns no inbox and has no part in this story yet."""
+        """Draw a member of staff without an inbox who is new to this story."""
         staff, person = self.company.staff, self.owner
         while person in self._used:
             person = staff[self.rng.randrange(self.company.owners, len(staff))]
@@ -106,56 +106,54 @@ class Stage:
     # Wording.
 
     def name(self, person: Person) -> FactValue:
-        """A name that nobody else bears: full, or the short form with the family name."""
+        """Return a unique name: the full one, or the short form with the family name."""
         full = self.bounded or self.rng.random() < 0.7
         return FactValue(person.full, person.full if full else f"{person.nick} {person.family}")
 
     def say(self, bank: str, **slots: Slot | Person) -> str:
-        """A phrase of the bank with its slots filled, people as mails call them; it need not have
-        all slots. `{x_cap}` is slot `x` with a capital."""
-        own, filled = wording.slots_of(self.plan.kind, bank), dict[str, str]()
+        """Draw a phrase of the bank and fill its slots; it may ignore some. `{x_cap}` is slot `x`
+        with a capital."""
+        names, filled = wording.slots_of(self.plan.kind, bank), dict[str, str]()
         for name, slot in slots.items():
-            if name in own:
+            if name in names:
                 filled[name] = self._ref(slot) if isinstance(slot, Person) else str(slot)
-            if f"{name}_cap" in own:
+            if f"{name}_cap" in names:
                 filled[f"{name}_cap"] = capital(str(slot))
         return self._draw(bank).format_map(filled)
 
     def _draw(self, bank: str) -> str:
-        """A phrase of the bank; none comes again before the bank is used up."""
+        """Draw a phrase of the bank, without repeats until all have been used."""
         if not self._decks.get(bank):
             self._decks[bank] = list(self._banks[bank])
             self.rng.shuffle(self._decks[bank])
         return self._decks[bank].pop()
 
     def _ref(self, person: Person) -> str:
-        """How a mail calls someone: full name, first name, nickname, or nickname and family."""
+        """Return a mail's name for a person: full, first, nickname, or nickname and family."""
         draw = self.rng.random()
         if draw < 0.4 or self.bounded:
             return person.full
         if draw < 0.55 or not self._first_name_clear(person):
             return self.name(person).text
-        return person.given if draw < 0.78 else person.nick
+        return person.forename if draw < 0.78 else person.nick
 
     def _call(self, person: Person) -> str:
-        """How the owner calls someone in a question."""
         draw = self.rng.random()
         clear = self._first_name_clear(person)
         if draw < 0.45 or self.bounded or (not clear and draw < 0.8):
             return person.full
         if draw < 0.6 or not clear:
             return f"{person.nick} {person.family}"
-        return person.given if draw < 0.8 else person.nick
+        return person.forename if draw < 0.8 else person.nick
 
     def _first_name_clear(self, person: Person) -> bool:
-        """Whether a first name says who is meant: the owner's namesakes need the whole."""
-        same = {person.given, person.nick} & {self.owner.given, self.owner.nick}
+        same = {person.forename, person.nick} & {self.owner.forename, self.owner.nick}
         return self.plan.first_names_clear and not same
 
-    # Dates, sums and reference numbers, in free or bounded words.
+    # Dates, amounts and reference numbers, in free or bounded vocabulary.
 
     def date(self, day: dt.date, offset: int) -> FactValue:
-        """`day` in a mail of the story's day `offset`. Forms without a year stay near that day."""
+        """Write `day` in a mail of the story's day `offset`; forms without a year only near it."""
         ahead = (day - self.day(offset)).days
         kind = "far" if abs(ahead) > 150 else "soon" if 0 < ahead <= 24 else "near"
         forms = wording.load_toml("dates.toml")["bounded" if self.bounded else kind]
@@ -163,7 +161,7 @@ class Stage:
         return FactValue(wording.date_answer(day), text)
 
     def target(self, day: dt.date) -> FactValue:
-        """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
+        """Write `day` vaguely: End of Feb, the end of February, mid-April."""
         parts = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))
         long, short = parts[min(2, (day.day - 1) // 10)]
         text = f"the {long} of {day:%B}"
@@ -173,14 +171,12 @@ class Stage:
         return FactValue(f"The {long} of {day:%B} {day.year}", text)
 
     def draw_amount(self, low: int = 12, high: int = 480) -> int:
-        """A sum of dollars in hundreds; in free words now and then an odd one."""
         draw = self.rng.randrange
         if self.bounded:
             return draw(1, 60) * 1000 + draw(1, 10) * 100
         return draw(low, high) * 100 + self.rng.choice((0, 0, 0, 50, 25, 80))
 
     def dollars(self, amount: int) -> FactValue:
-        """$12,400, 12.4k, USD 12,400 ..."""
         answer = f"${amount:,}"
         if self.bounded:
             return FactValue(answer, answer)
@@ -190,7 +186,6 @@ class Stage:
         return FactValue(answer, self.rng.choice(forms))
 
     def reference(self, kind: str) -> str:
-        """A number for an invoice, a flight or a ticket, with its prefix in free words."""
         draw, choice = self.rng.randrange, self.rng.choice
         if self.bounded:
             return "-".join(str(draw(10, 100)) for _ in range(2 if kind == "flight" else 3))
@@ -208,8 +203,8 @@ class Stage:
         cc: Sequence[Person] = (), parent: Draft | None = None, subject_first: bool = False,
         **slots: Slot | Person,
     ) -> dict[str, Fact]:  # fmt: skip
-        """Write a mail of one phrase on the story's day `offset`; a colleague may send it. Its
-        subject comes from a bank of its own, and is the parent's in a reply."""
+        """Write a mail of one phrase on the story's day `offset`, by default from a colleague. Its
+        subject comes from the bank `{bank}_subject`, or from the parent in a reply."""
         subject = self.say(f"{bank}_subject", **slots) if subject_first else ""
         line = self.say(bank, **slots)
         if not subject_first and parent is None:
@@ -223,8 +218,8 @@ class Stage:
         to: Sequence[Person] = (), cc: Sequence[Person] = (), parent: Draft | None = None,
         attachment: str = "", quoting: bool = True,
     ) -> Draft:  # fmt: skip
-        """Write one mail on the story's day `offset`. An owner who neither sends nor gets it is
-        put into To, Cc or, now and then, Bcc; sometimes a colleague forwards it to the owner."""
+        """Write a mail on the story's day `offset`. An owner who neither sends nor gets it is added
+        to To, Cc or, rarely, Bcc; sometimes a colleague forwards it to the owner."""
         rng, company = self.rng, self.company
         bcc: tuple[Person, ...] = ()
         receivers, copied = list(to), list(cc)
@@ -270,8 +265,8 @@ class Stage:
         self, kind: Kind, bank: str, *evidence: Fact, answer: str = "", first: Fact | None = None,
         until: Draft | None = None, **slots: str | Person,
     ) -> None:  # fmt: skip
-        """Plant a question of the gold mails in `evidence`, whose last states the answer. It is
-        asked from their day on, before `until` changes it; `first` fact ever answered it."""
+        """Plant a question on the gold mails of `evidence`, whose last one states the answer. It is
+        asked after them and before `until`, which changes it; `first` is its earliest answer."""
         text, subjects = self._question(bank, slots)
         mails = [fact.mail for fact in evidence]
         last = max(mails, key=lambda mail: mail.minute)
@@ -289,13 +284,12 @@ class Stage:
         written = tuple((fact.mail.message_id, _as_written(fact)) for fact in evidence)
         self.planted.append(Planted(question, written, subjects, until.message_id if until else ""))
         before = first.mail if first else last if kind in ("lookup", "multi-mail") else None
-        # A question that names the day of what it asks about is not asked before that day.
-        self._asked.append((question, bank, slots, None if "date" in slots else before))
+        # A question that names the day of an event is not asked before that day.
+        self._phrasings.append((question, bank, slots, None if "date" in slots else before))
 
     def _question(
         self, bank: str, slots: Mapping[str, str | Person]
     ) -> tuple[str, tuple[str, ...]]:
-        """A question of the bank, as its owner asks it, and the full names of its subjects."""
         template = self._draw(bank)
         calls = {k: self._call(v) if isinstance(v, Person) else v for k, v in slots.items()}
         subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
@@ -303,13 +297,12 @@ class Stage:
         return template.format_map(calls), tuple(names)
 
     def ask_update(self, bank: str, new: Fact, old: Fact, chance: float, **slots: Any) -> None:
-        """Ask for the newest answer, and with this chance also for the old one before it."""
+        """Ask for the newest answer, and with probability `chance` also for the one before it."""
         self.ask("latest-update", bank, new, first=old, **slots)
         if self.rng.random() < chance:
             self.ask("latest-update", bank, old, first=old, until=new.mail, **slots)
 
     def ask_count(self, bank: str, facts: Sequence[Fact], **slots: Any) -> None:
-        """Ask how many there are; sometimes before the last has come."""
         facts, total = sorted(facts, key=lambda fact: fact.mail.minute), len(facts)
         upto = total if self.rng.random() < 0.6 else self.rng.randrange(2, total + 1)
         while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
@@ -318,17 +311,17 @@ class Stage:
         self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
 
     def ask_absent(self) -> None:
-        """Ask some questions again, in the same words, where nothing answers them: before their
-        mails came, or about somebody or something that another inbox has. As every question has
-        the same chance, its wording does not tell whether it is answerable."""
-        begun = min(draft.utc_date for draft in self.drafts)
-        for like, bank, slots, first in self._asked:
+        """Ask some questions again, in the same words, without an answer: before their mails, or
+        about names of another inbox. Every question has the same chance, so that its wording does
+        not reveal whether it is answerable."""
+        first_day = min(draft.utc_date for draft in self.drafts)
+        for like, bank, slots, first in self._phrasings:
             if self.rng.random() >= _ASKED_AGAIN:
                 continue
             date, until, about = like.query_date, "", slots
-            days = (first.utc_date - begun).days if first else 0
+            days = (first.utc_date - first_day).days if first else 0
             if first and days > 0 and (not self.strangers or self.rng.random() < 0.7):
-                date, until = begun + dt.timedelta(self.rng.randrange(days)), first.message_id
+                date, until = first_day + dt.timedelta(self.rng.randrange(days)), first.message_id
             elif self.strangers:
                 about = self._strange(slots)
             else:
@@ -343,26 +336,25 @@ class Stage:
             self.planted.append(Planted(question, (), subjects, until))
 
     def _strange(self, slots: Mapping[str, str | Person]) -> Mapping[str, str | Person]:
-        """The slots with a stranger's name for one of the story's own."""
         changes: list[dict[str, str | Person]] = []
-        for (name, slot), (own, other) in itertools.product(slots.items(), self.strangers):
-            if slot == own:
+        for (name, slot), (member, other) in itertools.product(slots.items(), self.strangers):
+            if slot == member:
                 changes.append({name: other})
-            elif isinstance(slot, str) and isinstance(other, str) and str(own) in slot:
-                changes.append({name: slot.replace(str(own), other)})
+            elif isinstance(slot, str) and isinstance(other, str) and str(member) in slot:
+                changes.append({name: slot.replace(str(member), other)})
         return {**slots, **self.rng.choice(changes)}
 
 
 def _as_written(fact: Fact) -> str:
-    """The fact's text as its mail has it: a sentence may begin with it."""
+    """Return the fact's text as in its mail, maybe at the start of a sentence."""
     text = fact.value.text
     written = f"{fact.mail.subject}\n{' '.join(fact.mail.text.split())}"
     return text if text in written else capital(text)
 
 
 def _difficulty(kind: Kind, question: str, mails: Sequence[Draft]) -> Difficulty:
-    """Points: few of the question's words in its gold mails (1), very few (1), two or more gold
-    mails (1), four or more (1), a changed answer (1)."""
+    """Count one point each for few of the question's words in its gold mails, very few, two or
+    more gold mails, four or more, and a changed answer."""
     words = wording.words_of(question) - _STOP
     text = " ".join(f"{mail.subject} {mail.text}" for mail in mails)
     share = len(words & wording.words_of(text)) / max(1, len(words))

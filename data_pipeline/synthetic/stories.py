@@ -1,7 +1,7 @@
-"""The stories that plant facts: each writes its mails and asks questions of all five kinds.
+"""The stories that plant facts, one function per kind: each writes mails and asks questions.
 
-A function a kind. The order in which it draws random numbers is part of every world: another
-order gives other mail for the same seed. Numbers such as `5 * at` are days of the story."""
+The order in which a story draws random numbers is part of every world: another order gives other
+mail for the same seed. Numbers such as `5 * at` are days of the story."""
 
 import datetime as dt
 
@@ -11,7 +11,7 @@ from data_pipeline.synthetic.wording import FactValue, Person, date_answer, pick
 
 
 def tell_approval(stage: Stage) -> None:
-    """A manager approves two or three requests; the limit of the first changes."""
+    """Tell of a manager who approves two or three requests; the first one's limit changes."""
     rng = stage.rng
     approver, other_approver = stage.cast[:2]
     granted = stage.cast[2 : 4 + rng.randrange(2)]
@@ -46,7 +46,7 @@ def tell_approval(stage: Stage) -> None:
 
 
 def tell_interview(stage: Stage) -> None:
-    """Two to four candidates come for an opening; the first one's day is moved."""
+    """Tell of two to four candidates for an opening; the first one's interview is moved."""
     rng = stage.rng
     candidates = stage.cast[: rng.randrange(2, 5)]
     team, firms = stage.coined[0], stage.coined[1:3]
@@ -94,7 +94,7 @@ def tell_interview(stage: Stage) -> None:
 
 
 def tell_invoice(stage: Stage) -> None:
-    """A vendor sends two to five invoices; the sum of the first is corrected later."""
+    """Tell of two to five invoices by a vendor; the first one's amount is corrected later."""
     rng = stage.rng
     purposes = stage.things("purposes", rng.randrange(2, 6))
     vendor, near = stage.coined[:2]
@@ -123,8 +123,8 @@ def tell_invoice(stage: Stage) -> None:
         "fix", offset, subject_first=True, vendor=vendor, number=number, purpose=purpose, amount=new
     )
     released = [
-        stage.tell("paid", offset, q=stage.name(person), number=each["number"].value)
-        for each, person, offset in zip(bills, stage.cast, (24, 16), strict=False)
+        stage.tell("paid", offset, q=stage.name(person), number=facts["number"].value)
+        for facts, person, offset in zip(bills, stage.cast, (24, 16), strict=False)
     ]
 
     stage.ask_update("q_amount", fixed["amount"], old, 0.35, vendor=vendor, purpose=purpose)
@@ -137,7 +137,7 @@ def tell_invoice(stage: Stage) -> None:
 
 
 def tell_outage(stage: Stage) -> None:
-    """A system fails two to four times; its migration is put off; two users write tickets."""
+    """Tell of a system with two to four outages, a late migration and two users' tickets."""
     rng = stage.rng
     user, other_user = stage.cast[:2]
     system = stage.coined[0]
@@ -163,7 +163,6 @@ def tell_outage(stage: Stage) -> None:
         dates.append(stage.tell(bank, offset, admin, cc=crowd[:8], system=system, date=date))
 
     def ticket(person: Person, fault: str, offset: int) -> tuple[Fact, Fact]:
-        """The report with its number, and what turned out to be wrong."""
         number, value = stage.reference("ticket"), FactValue(capital(fault), fault)
         report = stage.tell("report", offset, p=stage.name(person), system=system, ticket=number)
         solved = stage.tell("solve", offset + 4, admin, ticket=number, fault=value)
@@ -184,7 +183,7 @@ def tell_outage(stage: Stage) -> None:
 
 
 def tell_project(stage: Stage) -> None:
-    """A project has a lead, a budget and a pilot client; its deadline slips two or three times."""
+    """Tell of a project with a lead, a budget, a client; its deadline slips two or three times."""
     rng = stage.rng
     lead, other_lead = stage.cast[:2]
     numbers = rng.choice((("Two", "One"), ("One", "Two")))
@@ -200,7 +199,7 @@ def tell_project(stage: Stage) -> None:
     piloted = stage.tell("pilot", rng.randrange(9, 16), project=project, client=client)
     stage.tell("pilot", 8, project=near, client=other_client)
 
-    # Dates come from the planners: a mail of the lead's own would give the lead away.
+    # Dates come from planners: a mail from the lead would give the lead away.
     planner, other_planner = stage.colleague(), stage.colleague()
     ask = stage.tell("ask", 3, stage.owner, to=[planner], subject_first=True, project=project)
     to, date = [stage.owner], stage.date(stage.day(60), 5)
@@ -229,7 +228,7 @@ def tell_project(stage: Stage) -> None:
 
 
 def tell_relocation(stage: Stage) -> None:
-    """Somebody moves to another office, and so do one to three others of the team."""
+    """Tell of somebody who moves to another office with one to three of the team."""
     rng = stage.rng
     mover, other = stage.cast[:2]
     movers = stage.cast[: rng.randrange(2, 5)]
@@ -247,7 +246,6 @@ def tell_relocation(stage: Stage) -> None:
         announced.append(Fact(stage.mail(at * 6, boss, subject, lines), FactValue(city, city)))
 
     def moves(person: Person, target: dt.date) -> Fact:
-        """The owner asks when the person moves, and gets a vague date."""
         to = [human_resources]
         ask = stage.tell("ask", 4, stage.owner, to=to, subject_first=True, p=person, city=city)
         value = stage.target(target)
@@ -289,7 +287,7 @@ def tell_relocation(stage: Stage) -> None:
 
 
 def tell_travel(stage: Stage) -> None:
-    """Somebody makes two to four trips; the first changes, the second is to a client."""
+    """Tell of somebody's two to four trips; the first changes, the second is to a client."""
     rng = stage.rng
     traveller, other = stage.cast[:2]
     cities = rng.sample(stage.company.cities, rng.randrange(2, 5))

@@ -1,6 +1,6 @@
 """The words of a world: its phrase banks, days and facts, names and people.
 
-A bank is a tuple of format strings. Short worlds keep phrases of one or two sentences; a bounded
+A bank is a tuple of format strings. Short worlds keep phrases of one or two sentences; a limited
 vocabulary keeps the first few phrases of each bank."""
 
 import calendar
@@ -20,17 +20,17 @@ from art_e.text import toml_table
 
 MONTHS, WEEKDAYS = tuple(calendar.month_name[1:]), tuple(calendar.day_name)
 EPOCH = dt.date(2019, 1, 7)  # the first day of every world, a Monday
-DAYS = 540  # that a world spans: about 18 months
+DAYS = 540  # the span of a world: about 18 months
 
-# Banks and topics that short worlds lack.
+# Banks and topics of long worlds only.
 _IN_LONG = "greeting greeting_all closing typos filler forward_intro roles newsletter more".split()
-_PAIRED = ("announce", "successor")  # Banks whose sentences share a mail.
+_PAIRED = ("announce", "successor")  # banks whose sentences share a mail
 _THINGS = ("purposes", "titles", "items", "causes", "faults")
 _SLOT = re.compile(r"\{(\w+)\}")
 _INNER_STOP = re.compile(r"[.?!] ")
 _WORD = re.compile(r"[^\W_]+")
 
-# Words that rendering adds: subject prefixes, name endings, dates, sums and numbers.
+# Words that rendering adds: subject prefixes, name endings, dates, amounts and numbers.
 _RENDERED = (
     f"one two room re fw and inn hotel house tower online {' '.join((*MONTHS, *WEEKDAYS))}"
     f" {' '.join(map(str, range(100)))} 00 100 200 300 400 500 600 700 800 900 2019 2020"
@@ -41,13 +41,13 @@ Banks = dict[str, tuple[str, ...]]
 
 
 def words_of(text: str) -> set[str]:
-    """The distinct lower-cased alphanumeric words of a text: the unit of `vocabulary`."""
+    """Return the distinct lower-cased alphanumeric words of a text: the unit of `vocabulary`."""
     return set(_WORD.findall(text.lower()))
 
 
 @functools.cache
 def word_list(name: str) -> tuple[str, ...]:
-    """The lines of a word file of this package, without comments."""
+    """Return the lines of a word file of this package, without comments."""
     text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
 
@@ -57,12 +57,12 @@ load_toml = functools.partial(toml_table, __package__)
 
 @functools.cache
 def slots_of(kind: str, bank: str) -> frozenset[str]:
-    """The slots that the phrases of a story's bank have between them."""
+    """Return the slots in all phrases of a story's bank."""
     return frozenset(_SLOT.findall(" ".join(load_toml(f"phrases/{kind}.toml")[bank])))
 
 
 def pick(rng: Random, items: tuple[str, ...]) -> str:
-    """One of the items; faster than `Random.choice`."""
+    """Return one of the items, faster than `Random.choice`."""
     return items[int(rng.random() * len(items))]
 
 
@@ -83,37 +83,36 @@ class Wording:
         banks = {}
         for name, phrases in table.items():
             stops = (0 if name in _PAIRED else 1) if self._short else math.inf
-            kept = [phrase for phrase in phrases if len(_INNER_STOP.findall(phrase)) <= stops]
-            # Facts are about things: a bounded world keeps a few more of them.
+            short = [phrase for phrase in phrases if len(_INNER_STOP.findall(phrase)) <= stops]
+            # Facts are about things: keep a few more of them.
             limit = self._cap and self._cap + 3 * (name in _THINGS)
-            banks[name] = tuple(kept[:limit])
+            banks[name] = tuple(short[:limit])
         return banks
 
     def words(self) -> set[str]:
-        """All words that may stand in a mail or a question, names aside."""
         tables = (*self.story.values(), *self.chatter.values(), self.common)
         phrases = (phrase for banks in tables for bank in banks.values() for phrase in bank)
         return words_of(_RENDERED) | words_of(_SLOT.sub(" ", "\n".join(phrases)))
 
 
-# ---- Days, and what mails state.
+# ---- Days, and the values of facts.
 
 
 def workday(offset: int) -> dt.date:
-    """The day `offset` days after the epoch, or the Monday after it where that is a weekend."""
+    """Return the day `offset` days after the epoch, or the next Monday if that is a weekend."""
     day = EPOCH + dt.timedelta(days=offset)
     return day + dt.timedelta(days=7 - day.weekday()) if day.weekday() > 4 else day
 
 
 def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th ..."""
+    """Return 1st, 2nd, 3rd, 4th ..."""
     last = 0 if number in (11, 12, 13) else number % 10
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
 
 
 @dataclass(frozen=True, slots=True)
 class FactValue:
-    """What a mail states: as an answer gives it, and in the words of the mail."""
+    """A value that a mail states, in the form of an answer and in the mail's words."""
 
     answer: str
     text: str
@@ -123,11 +122,11 @@ class FactValue:
 
 
 def date_answer(day: dt.date) -> str:
-    """March 3, 2020."""
+    """Format as "March 3, 2020"."""
     return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
 
 
-# ---- The names and people, made on demand from their numbers.
+# ---- Names and people, made on demand from their numbers.
 
 _CAPS = (8, 6, 5, 4, 3, 2)
 _PLAIN = str.maketrans({"ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "ß": "ss", "ı": "i"})
@@ -136,13 +135,13 @@ _FREE_HOSTS = ("postbox.example", "mailhive.example", "quickmail.example", "home
 
 
 def ascii_fold(text: str) -> str:
-    """`text` in lower-case ASCII letters and digits, for addresses."""
+    """Reduce `text` to lower-case ASCII letters and digits, for addresses."""
     plain = unicodedata.normalize("NFKD", text.translate(_PLAIN))
     return re.sub(r"[^a-z0-9]", "", plain.encode("ascii", "ignore").decode().lower())
 
 
 class Pairs:
-    """The pairs of two word lists, none twice; in `len(first)` in a row no first part is twice."""
+    """Distinct pairs of two word lists; `len(first)` in a row have different first parts."""
 
     def __init__(self, rng: Random, first: list[str], second: list[str]) -> None:
         self.first = rng.sample(first, len(first))
@@ -160,7 +159,7 @@ class Person:
     """`mailbox` and `other_mailbox` are (name, address); `utc_offset` is in minutes."""
 
     number: int
-    given: str
+    forename: str
     family: str
     nick: str
     role: str
@@ -171,7 +170,7 @@ class Person:
 
     @property
     def full(self) -> str:
-        return f"{self.given} {self.family}"
+        return f"{self.forename} {self.family}"
 
     @property
     def address(self) -> str:
@@ -179,14 +178,14 @@ class Person:
 
     @property
     def signs(self) -> str:
-        return self.nick if self.number % 3 else self.given
+        return self.nick if self.number % 3 else self.forename
 
 
 class Company:
-    """What all mails of a world share: wording, staff, cities, and further people and coined names
-    ("Copper Heron"). The first `owners` of the staff own the inboxes. With `vocabulary`, the pools
-    of names are the largest for which all words stay within it. Worlds of the same `names` share
-    the pools and pair them differently. `plain`: mails have no quotes, attachments and HTML."""
+    """A world's wording, staff, cities, and further people and coined names ("Copper Heron"). The
+    first `owners` of the staff own the inboxes. With `vocabulary`, the pools of names are as large
+    as that limit on all words allows. Worlds of the same `names` share the pools and pair them
+    differently. `plain`: mails have no quotes, attachments or HTML."""
 
     def __init__(
         self, seed: int, owners: int, staff: int, people: int, coined: int, short: bool,
@@ -195,7 +194,7 @@ class Company:
         self.owners, self.short, self.bounded = owners, short, vocabulary is not None
         self.plain = short or self.bounded
         rng = Random(f"{seed if names is None else names}/names")
-        given = [line.split(" ") for line in word_list("given.txt")]
+        forenames = [line.split(" ") for line in word_list("given.txt")]
         family, cities = list(word_list("family.txt")), list(word_list("cities.txt"))
         parts = load_toml("coined.toml")
         firsts, nouns = list(parts["adjectives"]), list(parts["nouns"])
@@ -203,10 +202,10 @@ class Company:
             self.wording = Wording(kinds, short=short, cap=None)
             firsts += [head + tail for head in parts["heads"] for tail in parts["tails"]]
         else:
-            given = [forms for forms in given if len(words_of(" ".join(forms))) == len(forms)]
+            forenames = [row for row in forenames if len(words_of(" ".join(row))) == len(row)]
             family = [name for name in family if len(words_of(name)) == 1]
             cities = [name for name in cities if len(words_of(name)) == 1]
-            pools: list[list[Any]] = [given, family, cities, firsts, nouns]
+            pools: list[list[Any]] = [forenames, family, cities, firsts, nouns]
             for pool in pools:
                 rng.shuffle(pool)
             self.wording, sizes = _fit(kinds, people, coined, short=short, vocabulary=vocabulary)
@@ -214,8 +213,8 @@ class Company:
                 del pool[size:]
         if names is not None:
             rng = Random(f"{seed}/pairs")
-        self.short_forms = {forms[0]: forms[1] for forms in given if len(forms) == 2}
-        self.people = Pairs(rng, [forms[0] for forms in given], family)
+        self.short_forms = {forms[0]: forms[1] for forms in forenames if len(forms) == 2}
+        self.people = Pairs(rng, [forms[0] for forms in forenames], family)
         self._coined = Pairs(rng, firsts, nouns)
         cities = rng.sample(cities, len(cities))
         self.cities = tuple(Random(f"{seed}/company").sample(cities, len(cities)))
@@ -226,17 +225,17 @@ class Company:
         return " ".join(self._coined[number])
 
     def person(self, number: int) -> Person:
-        given, family = self.people[number]
-        nick = self.short_forms.get(given, given)
-        plain_given, plain_family = ascii_fold(given), ascii_fold(family)
+        forename, family = self.people[number]
+        nick = self.short_forms.get(forename, forename)
+        plain_given, plain_family = ascii_fold(forename), ascii_fold(family)
         roles = self.wording.common.get("roles", ("Staff",))
         domain, old_domain = self._domains
         hosts = (old_domain, *_FREE_HOSTS)
-        styles = (*[f"{given} {family}"] * 2, f"{family}, {given}", f"{nick} {family}", "")
+        styles = (*[f"{forename} {family}"] * 2, f"{family}, {forename}", f"{nick} {family}", "")
         # The number keeps private addresses apart where people share an initial.
         private = f"{plain_given[0]}{plain_family}{number}@{hosts[number % len(hosts)]}"
         return Person(
-            number, given, family, nick, role=roles[number * 7 % len(roles)],
+            number, forename, family, nick, role=roles[number * 7 % len(roles)],
             mailbox=(styles[number % 5], f"{plain_given}.{plain_family}@{domain}"),
             other_mailbox=(styles[(number + 1) % 4], private),
             utc_offset=_OFFSETS[number * 5 % len(_OFFSETS)], owner=number < self.owners,
@@ -244,27 +243,27 @@ class Company:
 
 
 def _sizes(room: int, people: int, coined: int) -> list[int] | None:
-    """How many given and family names, cities, first words and nouns fit; None if too few."""
+    """Return how many forenames, family names, cities, first words, nouns fit; None if too few."""
     cities = max(12, min(60, room // 12))
     rest = room - cities
-    given, family = min(rest // 6, 200), min(rest * 3 // 10, 250)
-    left = rest - 2 * given - family  # a given name has a short form too
+    forenames, family = min(rest // 6, 200), min(rest * 3 // 10, 250)
+    left = rest - 2 * forenames - family  # a forename may have a short form, too
     firsts = min(left * 2 // 5, 80)
     nouns = min(left - firsts, 140)
-    fits = given * family >= people and firsts * nouns >= coined
-    roomy = given >= 20 and family >= 20 and firsts >= 12 and nouns >= 12
-    return [given, family, cities, firsts, nouns] if fits and roomy else None
+    fits = forenames * family >= people and firsts * nouns >= coined
+    roomy = forenames >= 20 and family >= 20 and firsts >= 12 and nouns >= 12
+    return [forenames, family, cities, firsts, nouns] if fits and roomy else None
 
 
 def _fit(
     kinds: Sequence[str], people: int, coined: int, *, short: bool, vocabulary: int
 ) -> tuple[Wording, list[int]]:
-    """The richest wording that leaves a third of the vocabulary to names, or the leanest."""
+    """Return the richest wording that leaves a third of the vocabulary to names, or the leanest."""
     for cap in _CAPS:
         wording = Wording(kinds, short=short, cap=cap)
         room = vocabulary - len(wording.words())
         sizes = _sizes(room, people, coined)
         if sizes is not None and (room * 3 >= vocabulary or cap == _CAPS[-1]):
             return wording, sizes
-    least = vocabulary - room + next(r for r in range(100_000) if _sizes(r, people, coined))
-    raise UserError(f"vocabulary={vocabulary} is too small for this world; use {least} or more")
+    minimum = vocabulary - room + next(r for r in range(100_000) if _sizes(r, people, coined))
+    raise UserError(f"vocabulary={vocabulary} is too small for this world; use {minimum} or more")

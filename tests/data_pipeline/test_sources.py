@@ -30,7 +30,7 @@ from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, RawMessage
 from data_pipeline.ingest.sources import detect, open_source
-from data_pipeline.synthetic.world import WorldConfig, described, messages, questions_of
+from data_pipeline.synthetic.world import WorldConfig, messages, questions_of, world_of
 from tests.builders import raw, table, the_error, tries
 from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir, zipped
 from tests.processes import peak_of
@@ -205,9 +205,9 @@ def test_synthetic_sources_have_options() -> None:
     assert detect("synthetic:5000") == "synthetic"
     config = WorldConfig(5000, 3, short=True, vocabulary=800, names=4, stories="travel+project")
     text = "synthetic:5_000,seed=3,short,vocabulary=800,names=4,stories=travel+project"
-    assert described(text) == config
+    assert world_of(text) == config
     for text in ("", "many", "10,seed", "10,tall", "10,split", "10,split=dev"):
-        assert "synthetic:SIZE" in the_error(described, f"synthetic:{text}")
+        assert "synthetic:SIZE" in the_error(world_of, f"synthetic:{text}")
     questions = questions_of("synthetic:1000,seed=2")
     held_out = questions_of("synthetic:1000,seed=2,split=validation")
     assert {each.split for each in questions} == {"train", "validation", "test"}

@@ -86,7 +86,7 @@ def test_a_seed_gives_the_same_bytes_in_every_release(config: WorldConfig) -> No
     assert done.stdout.strip() == DIGESTS[config]
 
 
-def test_a_vocabulary_limit_holds_or_names_the_minimum() -> None:
+def test_vocabulary_limit_holds_or_names_the_minimum() -> None:
     words = {word for mail in world(TRAINING).values() for word in words_of(mail.text)}
     for entry in planted(TRAINING):
         words |= words_of(f"{entry.question.question} {entry.question.answer}")
@@ -108,7 +108,7 @@ def test_worlds_share_first_and_last_names_but_not_people() -> None:
     assert len(people[0] & people[1]) < 10
 
 
-def test_a_world_tells_the_stories_that_it_is_asked_for() -> None:
+def test_world_tells_only_the_chosen_stories() -> None:
     stories = Counter(row.provenance["story"].partition("-")[0] for row in questions(NANO))
     assert stories.keys() == {"project", "relocation", "travel"}
     assert max(stories.values()) < 2 * min(stories.values())
@@ -222,7 +222,7 @@ NANO = WorldConfig(1000, short=True, vocabulary=700, names=0, stories="project+r
     ("config", "worlds", "kinds"),
     [(STANDARD, 3, KINDS), (TRAINING, 10, KINDS), (NANO, 25, ("lookup",))],
 )
-def test_wording_does_not_reveal_whether_a_question_is_answerable(
+def test_wording_does_not_reveal_answerability(
     config: WorldConfig, worlds: int, kinds: Sequence[str], form: str
 ) -> None:
     """Naive Bayes is at chance on the words of other worlds; a template is a look-up table."""
@@ -256,7 +256,7 @@ def test_splits_share_no_inbox_no_mail_and_no_subject() -> None:
             assert not reached[one] & parts[two]
 
 
-def test_the_standard_world_has_enough_of_everything() -> None:
+def test_standard_world_has_enough_of_everything() -> None:
     rows = [entry.question for entry in planted(STANDARD)]
     assert len(rows) == len({row.id for row in rows}) >= 700
     assert len({row.question for row in rows}) > 0.97 * len(rows)

@@ -1,5 +1,5 @@
-"""A tokenizer with each of the templates that are trained on, an inbox to roll out in, and one
-tiny run of each kind, made once a session, that many tests look into."""
+"""A tokenizer with each template that is trained on, an inbox for rollouts, and one tiny run of
+each kind, made once a session and read by many tests."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -45,9 +45,9 @@ def begin(inbox_file: InboxFile) -> Begin:
 
 @pytest.fixture(scope="session", params=[stock_template, template], ids=["stock", "nano"])
 def tokenizer(request: pytest.FixtureRequest) -> Qwen2Tokenizer:
-    made = make_tokenizer(["Who is on the crew of the crane? <tool_call> search_emails lease"])
-    made.chat_template = request.param()
-    return made
+    qwen = make_tokenizer(["Who is on the crew of the crane? <tool_call> search_emails lease"])
+    qwen.chat_template = request.param()
+    return qwen
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +61,7 @@ def written(message: AssistantMessage) -> str:
 
 
 def whole(tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage]) -> list[int]:
-    """The conversation to the end of the model's last turn, rendered and encoded at once."""
+    """Render and encode the conversation up to the model's last turn at once."""
     last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
     text = tokenizer.apply_chat_template(
         render_calls(messages[: last + 1]), tools=list[Any](schemas()), tokenize=False
@@ -71,7 +71,7 @@ def whole(tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage]) -
 
 @pytest.fixture(scope="session")
 def training_home(shared: Path) -> Path:
-    """The ART_E_HOME of all tests that train: its worlds and tiny runs are made once a session."""
+    """Return the ART_E_HOME of all tests that train, which share its worlds and tiny runs."""
     home = shared / "training-home"
     home.mkdir(exist_ok=True)
     return home
@@ -90,7 +90,7 @@ def material(home: Path) -> Material:
 
 def complete(setting: Setting, home: Path) -> Path:
     def make(folder: Path) -> None:
-        with tiny.at(home), tiny.begun(setting, folder) as training:
+        with tiny.at(home), tiny.started(setting, folder) as training:
             carry_out(training)
 
     return once(home / f"tiny-{setting.kind}", make)
@@ -108,7 +108,7 @@ def trained(warm: Path, training_home: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def start(warm: Path) -> Start:
-    """What the warm start ended as; no test may train it."""
+    """Return the trained warm start; no test may train it further."""
     return load_start(str(warm))
 
 

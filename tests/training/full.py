@@ -1,7 +1,6 @@
-"""The recipes for full scale, cut to seconds: a tiny Qwen2 as their base, synthetic mail.
+"""The full-scale recipes cut to seconds, with a tiny Qwen2 as base, on synthetic mail.
 
-What decides how they train stays as the recipe has it: adapter, bits, checkpointing, groups,
-who generates."""
+How they train stays as in the recipe: adapter, bits, checkpointing, groups, engine."""
 
 import re
 from collections.abc import Sequence
@@ -23,17 +22,17 @@ def recipe(name: str, base: Path | str, changes: Sequence[str] = ()) -> Recipe:
 
 
 def make_base(folder: Path, hidden: int = 64) -> Path:
-    """A tiny Qwen2 with the stock template, which abstains from half of the questions and
-    answers the others, so that groups have spread. The frame of a prompt is a few tokens."""
+    """Make a tiny Qwen2 with the stock template that abstains from half of the questions and
+    answers the others, so that groups have spread. A prompt's frame takes only a few tokens."""
     small = recipe("talk", "none")
     material = load_material(small.data, "train")
     messages = [material.episode(each, small.episode).messages for each in material.questions[:20]]
     question = material.questions[0]
-    # What is the same in all inboxes and on all days.
-    own = rf"{re.escape(question.inbox_address)}|{question.query_date}, a \w+day"
+    # What differs between inboxes and days.
+    variable = rf"{re.escape(question.inbox_address)}|{question.query_date}, a \w+day"
     plain = make_tokenizer([str(each["content"]) for one in messages for each in one])
     replies = [message(answer(each)).to_chat() for each in ("I don't know", "zebra")]
-    frames = re.split(own, rendered(plain, messages[0][:1], schemas(lean=True)))
+    frames = re.split(variable, rendered(plain, messages[0][:1], schemas(lean=True)))
     frames += [str(render_calls([each])[0]["content"]) for each in replies]
     questions = [str(one[-1]["content"]) for one in messages]
     tokenizer = make_tokenizer(questions, phrases=frames, vocabulary=600)
@@ -42,6 +41,6 @@ def make_base(folder: Path, hidden: int = 64) -> Path:
         example(tokenizer, [*one, replies[place % 2]], lean=True)
         for place, one in enumerate(messages)
     ]
-    # Neither by heart nor not at all: it is as likely to say the one as the other.
+    # Half learned: both replies stay equally likely.
     overfit(model, learnt, steps=40, enough=0.4)
     return save(model, tokenizer, folder)

@@ -20,7 +20,7 @@ MODULES = ["trl.trainer.sft_trainer", "trl.trainer.grpo_trainer", "peft", "datas
 
 
 def preloaded() -> ForkServerContext:
-    """Makes processes that have imported the libraries: all are copies of one server."""
+    """Return a context whose processes fork from a server that has imported the libraries."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(MODULES)
     return context
@@ -30,7 +30,7 @@ def art_e(
     arguments: Sequence[str], environment: Mapping[str, str], moment: Moment | None = None,
     checkpoint_minutes: float | None = None,
 ) -> None:  # fmt: skip
-    """One `art-e` in a process that is its own, which dies at that moment."""
+    """Run `art-e` in this process, which dies at `moment`."""
     import torch
 
     if moment is not None:

@@ -1,4 +1,4 @@
-"""What a model says in a rollout, as a test wants it."""
+"""Rollouts whose model replies by a script."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -30,9 +30,8 @@ LOST = [AssistantMessage("no call")] * MAX_PROSE
 
 
 class Script:
-    """An engine: for each time it is asked, what it says behind each prompt, as a message or as
-    text without an end mark. An endless iterator says as much as it is asked for. Each token has
-    the same log-probability."""
+    """An engine: each of `rounds` has a reply for each prompt, a message or text without an end
+    mark (an endless iterator has enough). All tokens have the same log-probability."""
 
     awake = staticmethod(nullcontext)
 
@@ -49,25 +48,25 @@ class Script:
     def _turns(self, prompts: list[list[int]]) -> list[Turn]:
         self.seen.append(prompts)
         turns = []
-        says = next(self._rounds)
-        for _, each in zip(prompts, says, strict=isinstance(says, Sequence)):
-            text = each if isinstance(each, str) else written(each) + END
+        replies = next(self._rounds)
+        for _, reply in zip(prompts, replies, strict=isinstance(replies, Sequence)):
+            text = reply if isinstance(reply, str) else written(reply) + END
             ids = list(self._tokenizer.encode(text))
             turns.append(Turn(ids, None if self._logprob is None else [self._logprob] * len(ids)))
         return turns
 
 
 def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout]:
-    made = []
+    played = []
     for script in scripts:
         episode = begin()
-        for each in script:
-            episode.step(each)
-        made.append(Rollout(episode, Transcript([])))
-    return made
+        for reply in script:
+            episode.step(reply)
+        played.append(Rollout(episode, Transcript([])))
+    return played
 
 
-def score(judge: Judge, made: Sequence[Rollout], *others: Judge) -> list[Scored]:
+def score(judge: Judge, played: Sequence[Rollout], *others: Judge) -> list[Scored]:
     settings = [{"step": 3, "group": "3/q"}]
-    scoring = roller.score([made], settings, (judge, *others), RewardWeights(), "run", "tiny")
+    scoring = roller.score([played], settings, (judge, *others), RewardWeights(), "run", "tiny")
     return asyncio.run(scoring)

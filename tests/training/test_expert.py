@@ -1,4 +1,4 @@
-"""The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
+"""The expert: right without noise, wrong in the intended ways with it; the tokens with loss."""
 
 import json
 from random import Random
@@ -36,36 +36,36 @@ def planted() -> list[Planted]:
 
 def play(file: InboxFile, chosen: list[Planted], noise: Noise, **options: bool) -> list[Trajectory]:
     trajectories = []
-    for number, each in enumerate(chosen):
-        question = each.question
+    for number, entry in enumerate(chosen):
+        question = entry.question
         episode = Episode(file.open_inbox(question.inbox_address, question.query_date), question)
-        Expert(episode, each, Random(f"0/{number}"), noise, **options).play()
+        Expert(episode, entry, Random(f"0/{number}"), noise, **options).play()
         trajectories.append(episode_record(episode, "run", "expert", {}))
     return trajectories
 
 
 def test_without_noise_an_answer_is_right(world: InboxFile, planted: list[Planted]) -> None:
     judge, answered, right, spaces = OfflineJudge(), 0, 0, set()
-    for each, done in zip(planted, play(world, planted, PERFECT, leading_space=True), strict=True):
-        rubric, given = done.rubric, str(done.final_answer)
+    for entry, done in zip(planted, play(world, planted, PERFECT, leading_space=True), strict=True):
+        rubric, text = done.rubric, str(done.final_answer)
         assert rubric["answered"] or rubric["abstained"]
         assert not rubric["unparseable_calls"] + rubric["bad_argument_calls"]
-        if not each.question.answerable:
+        if not entry.question.answerable:
             assert done.final_answer == NOTHING
         elif rubric["answered"]:
             answered += 1
             assert rubric["read_gold"] and rubric["sources_correct"]
-            verdict = judge.decide(each.question, done.final_answer)
-            # The mail's nickname for somebody is right, and the judge knows no nicknames.
+            verdict = judge.decide(entry.question, done.final_answer)
+            # A mail's nickname is right, but the judge does not know nicknames.
             assert verdict.correct or verdict.reason.startswith("lacks a value or name")
             right += bool(verdict.correct)
-            # A text begins with a space if it does in the mail that it is copied from.
+            # An answer begins with a space if its source in the mail does.
             seen = "".join(each["content"] for each in done.messages if each["role"] == "tool")
-            assert not given.startswith(" ") or given in seen
-            spaces.add(given.startswith(" "))
+            assert not text.startswith(" ") or text in seen
+            spaces.add(text.startswith(" "))
     assert right / answered > 0.95
-    # The rest of the gold mails no search of its few words brings up.
-    assert answered / sum(each.question.answerable is True for each in planted) > 0.8
+    # The expert's few searches miss the other gold mails.
+    assert answered / sum(entry.question.answerable is True for entry in planted) > 0.8
     assert spaces == {True, False}
 
 
@@ -75,7 +75,7 @@ def clean(world: InboxFile, planted: list[Planted]) -> list[Trajectory]:
 
 
 @pytest.mark.parametrize("name", Noise.model_fields)
-def test_each_kind_of_noise_shows(
+def test_noise_of_each_kind_changes_episodes(
     world: InboxFile, planted: list[Planted], clean: list[Trajectory], name: str
 ) -> None:
     chosen = planted[: len(clean)]
@@ -102,13 +102,13 @@ WHOLE: Turns = [MUSE, SEARCH, FIRST, SECOND, ANSWER]
 
 
 @pytest.mark.parametrize(
-    ("part", "shown"),
+    ("part", "turns"),
     [("whole", WHOLE), ("first", [MUSE]), ("read", [FIRST, SECOND]), ("answer", [SECOND, ANSWER])],
 )
-def test_labels_are_the_own_turns_of_the_part(
-    part: Part, shown: Turns, begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
+def test_labels_mark_the_models_turns_of_a_part(
+    part: Part, turns: Turns, begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
-    """Of a part with the turn before it, the last turn alone counts."""
+    """A part that has an earlier turn for context counts only its last turn."""
     messages = rollouts(begin, WHOLE)[0].episode.messages
     chosen = part_of(messages, part)
     assert chosen is not None
@@ -116,14 +116,14 @@ def test_labels_are_the_own_turns_of_the_part(
     ids, labels = marked_tokens(chosen, tokens, last_alone=last_alone)
     assert all(label in (token, NO_LOSS) for token, label in zip(ids, labels, strict=True))
     learnt = tokenizer.decode([each for each in labels if each != NO_LOSS])
-    own = shown[-1:] if last_alone else shown
-    assert learnt == "".join(written(each) + tiny_qwen.END for each in own)
+    counted = turns[-1:] if last_alone else turns
+    assert learnt == "".join(written(each) + tiny_qwen.END for each in counted)
     # It begins with the question and ends with the model's end mark.
-    begun = tokens.begin(messages[:2]).prompt_ids
-    assert ids[: len(begun)] == begun
+    prompt = tokens.begin(messages[:2]).prompt_ids
+    assert ids[: len(prompt)] == prompt
     assert ids[-1] == labels[-1] == tokens.end_id
     text = str(tokenizer.decode(ids))
-    assert [each for each in WHOLE if written(each) in text] == shown
+    assert [each for each in WHOLE if written(each) in text] == turns
 
 
 def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,15 +137,15 @@ def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPat
         return expert.expert_conversations(path, chosen, recipe.episode, Noise(), seed)
 
     alone = plays(0)
-    for each, messages in zip(chosen, alone, strict=True):
+    for entry, messages in zip(chosen, alone, strict=True):
         assert messages[0]["content"] == recipe.episode.prompt
-        assert each.question.question in str(messages[1]["content"])
+        assert entry.question.question in str(messages[1]["content"])
     assert plays(1) != alone
     monkeypatch.setattr(expert, "_AT_ONCE", 5)
     assert plays(0) == alone
     # A lean search shows whole mails.
     lean = recipe.episode.model_copy(update={"lean": True})
     assert len(expert.expert_conversations(path, chosen, lean, Noise(), 0)) == len(alone)
-    # Of other questions it knows nothing.
+    # It can't answer other questions.
     error = the_error(expert.conversations_of, tiny.recipe(), material, {}, 0)
-    assert "knows synthetic questions" in error
+    assert "play synthetic questions" in error

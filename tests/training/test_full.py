@@ -35,7 +35,7 @@ QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokeniz
 
 def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, Any], TrainingRun]:
     recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
-    with tiny.begun(Setting("grpo", recipe, 0), out) as training:
+    with tiny.started(Setting("grpo", recipe, 0), out) as training:
         metrics = carry_out(training)
     return metrics, training
 
@@ -46,7 +46,7 @@ def adapter(training: TrainingRun, step: int = 2) -> dict[str, torch.Tensor]:
 
 
 def adapter_moved(training: TrainingRun, step: int = 2) -> bool:
-    """Whether it does something: B begins at zero."""
+    """Return True if training changed the adapter, whose B starts at zero."""
     weights = adapter(training, step).items()
     return any(bool(value.any()) for name, value in weights if "lora_B" in name)
 
@@ -64,21 +64,21 @@ def test_talk_with_vllm_in_the_process(base: Path, tmp_path: Path) -> None:
     assert did.count("transferred") == 6
     assert did.count("step") > 6
     assert did[0] == did[-1] == "sleep"
-    for place, each in enumerate(did):
-        if each == "transferred":
+    for place, action in enumerate(did):
+        if action == "transferred":
             assert did[place - 1] == "wake weights"
             assert did[place + 1] == "wake kv_cache"
-    # The trainer finds vLLM's tokens as likely as vLLM did: the newest adapter made them.
+    # Trainer and vLLM agree on the probabilities: the newest adapter sampled.
     assert [each.ratio_mean for each in training.steps] == pytest.approx([1.0] * 2, abs=1e-4)
     assert adapter_moved(training)
     assert metrics["test"]["greedy"]["n"] == 2
 
 
 @pytest.mark.usefixtures("vllm")
-def test_what_vllm_says_of_its_tokens_replaces_a_scoring_pass(
+def test_vllms_logprobs_replace_a_scoring_pass(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where both compute the same model, the gradients are the same."""
+    """If both compute the same model, the gradients are the same."""
     few = ("grpo.steps=2", "grpo.validate_every=2")
     changes = ("grpo.minibatches=2", "grpo.micro_batch=2", *few)
     score, roll = mock.Mock(wraps=scored_packed), grpo.AgentTrainer._roll
@@ -89,13 +89,13 @@ def test_what_vllm_says_of_its_tokens_replaces_a_scoring_pass(
         return columns
 
     monkeypatch.setattr("training.grpo.scored_packed", score)
-    _, told = trained("talk", base, tmp_path / "told", *changes)
+    _, sampled = trained("talk", base, tmp_path / "sampled", *changes)
     assert not score.called
     monkeypatch.setattr(grpo.AgentTrainer, "_roll", silent)
     _, scored = trained("talk", base, tmp_path / "scored", *changes)
     assert score.called
-    assert adapter_moved(told)
-    for first, second in zip(told.steps, scored.steps, strict=True):
+    assert adapter_moved(sampled)
+    for first, second in zip(sampled.steps, scored.steps, strict=True):
         assert first.grad_norm == pytest.approx(second.grad_norm, rel=1e-4)
         assert first.loss == pytest.approx(second.loss, abs=1e-5)
 
@@ -153,8 +153,8 @@ def test_talk_multi_asks_vllms_server(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("vllm")
-def test_the_next_batch_is_generated_beside_the_training(base: Path, tmp_path: Path) -> None:
-    """By two servers, with the adapter from before; an episode stays at its server."""
+def test_overlap_generates_the_next_batch_while_training(base: Path, tmp_path: Path) -> None:
+    """Two servers, with the previous adapter; an episode stays on its server."""
     changes = ("grpo.steps=3", "grpo.validate_every=3", "grpo.rate=0.01")
     with fake_vllm.served(base) as one, fake_vllm.served(base) as other:
         servers = f"grpo.vllm.server={one.address},{other.address}"
@@ -170,8 +170,8 @@ def test_the_next_batch_is_generated_beside_the_training(base: Path, tmp_path: P
     assert sorted(groups) == groups
 
 
-def test_a_newer_base_steps_by_its_own_template(base: Path, tmp_path: Path) -> None:
-    """Around the tiny weights: the template of a model of that family is what differs."""
+def test_newer_base_keeps_its_template(base: Path, tmp_path: Path) -> None:
+    """The tiny weights with the template of the newer family."""
     folder = shutil.copytree(base, tmp_path / "base")
     templates = Path(trl.__file__).parent / "chat_templates"
     shutil.copy(templates / "qwen3.jinja", folder / "chat_template.jinja")
@@ -185,17 +185,17 @@ def test_a_newer_base_steps_by_its_own_template(base: Path, tmp_path: Path) -> N
 @pytest.mark.long
 @pytest.mark.usefixtures("vllm")
 def test_whole_weights_go_to_vllm_as_trl_sends_them(base: Path, tmp_path: Path) -> None:
-    """Asleep it forgets them."""
+    """Asleep, vLLM discards them."""
     changes = ("grpo.vllm.mode=colocate", "grpo.steps=1", "episode.episode_tokens=4_000")
     _, training = trained("mini", base, tmp_path / "run", *changes)
-    made = fake_vllm.LLM.latest
-    assert made.takes is None
+    llm = fake_vllm.LLM.latest
+    assert llm.takes is None
     # For two validations, the rollouts between them, and the test.
-    assert made.did.count("transferred") == 4
+    assert llm.did.count("transferred") == 4
     assert [each.ratio_mean for each in training.steps] == pytest.approx([1.0], abs=1e-4)
 
 
-def test_what_cannot_work_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_settings_stop_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(name: str, *changes: str) -> str:
         return the_error(trained, name, tmp_path / "no-such-model", tmp_path / "run", *changes)
 

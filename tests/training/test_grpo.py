@@ -1,4 +1,4 @@
-"""GRPO: a short run's folder, and what whole runs learn from what a script says."""
+"""GRPO: a short run's folder, and what whole runs learn from scripted replies."""
 
 import itertools
 import json
@@ -25,26 +25,26 @@ from training.run import TrainingRun, newest_checkpoint, read_steps
 from training.start import Start, load_start
 
 
-def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
+def test_steps_report_their_episodes_rewards(trained: Path) -> None:
     stored = list(read_trajectories(trained / "trajectories.jsonl"))
     grouped = [each for each in stored if "group" in each.policy]
     steps = read_steps(trained)
     assert [each.step for each in steps] == [1, 2, 3]
-    # What TRL was paid is what is stored.
+    # TRL got the stored rewards.
     checkpoint = max((trained / "checkpoints").glob("checkpoint-*"))
     state = json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
     logged = {each["step"]: each for each in state["log_history"] if "reward" in each}
     for step in steps:
-        own = [each for each in grouped if each.policy["step"] == step.step]
-        assert len(own) == 8
-        assert len({each.policy["group"] for each in own}) == step.groups == 2
-        rewards = [each.reward["total"] for each in own if each.reward is not None]
+        of_step = [each for each in grouped if each.policy["step"] == step.step]
+        assert len(of_step) == 8
+        assert len({each.policy["group"] for each in of_step}) == step.groups == 2
+        rewards = [each.reward["total"] for each in of_step if each.reward is not None]
         assert step.reward == pytest.approx(sum(rewards) / len(rewards))
         assert step.reward == pytest.approx(logged[step.step]["reward"], abs=1e-4)
-        assert step.turns == sum(each.rubric["turns"] for each in own) / 8
+        assert step.turns == sum(each.rubric["turns"] for each in of_step) / 8
         # TRL would give each turn the whole episode's budget.
-        for each in own:
-            assert each.rubric["completion_tokens"] <= 32 * each.rubric["turns"]
+        for episode in of_step:
+            assert episode.rubric["completion_tokens"] <= 32 * episode.rubric["turns"]
         assert (step.entropy or 0) > 0
     assert [each.tokens for each in steps] == sorted({each.tokens for each in steps})
 
@@ -65,7 +65,7 @@ def scripted(
 
         monkeypatch.setattr(grpo, "Dispatch", cycling)
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
-        with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
+        with tiny.started(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
             return carry_out(training), training
 
     return train
@@ -92,19 +92,17 @@ def test_refused_judge(scripted: Scripted, start: Start) -> None:
     with openai(lambda _: next(replies)):
         changes = ("grpo.steps=3", "data.kinds=['lookup']", "judging.reward='openai/gpt-4.1'")
         _, training = scripted([SOMETHING, IDK], *changes)
-    # Nobody waits for a rejected key, nor does a launcher.
+    # Waiting does not help a rejected key, so launchers don't restart it.
     assert training.paused is not None and not training.paused.passes
     assert str(training.paused).startswith("4 of 4 episodes could not be judged (failed: auth:")
     assert "401: Incorrect API key." in str(training.paused)
     assert len(training.steps) == 1
-    # "I don't know" needs no judge, and gained nothing by that.
+    # "I don't know" needs no judge, but gained no advantage by that.
     assert not moved(training, start)
 
 
-def test_a_validation_that_can_not_be_judged_pauses(
-    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its figures would choose the checkpoint. The resumed run makes the same one again."""
+def test_unjudged_validation_pauses(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures would choose the checkpoint. The resumed run repeats it."""
     monkeypatch.setattr("training.roller.WAITS", ())
     down = True
     changes = ("grpo.steps=2", "data.kinds=['lookup']", "judging.validation='openai/gpt-4.1'")
@@ -114,12 +112,12 @@ def test_a_validation_that_can_not_be_judged_pauses(
         assert (training.steps, training.validations) == ([], [])
         down = False
         setting, folder = training.setting, training.run.folder
-        with tiny.begun(setting, folder, resume=True) as again:
+        with tiny.started(setting, folder, resume=True) as again:
             assert carry_out(again)["test"] is not None
     assert [each.step for each in again.validations] == [0, 2]
 
 
-def test_a_server_that_is_gone_pauses(scripted: Scripted) -> None:
+def test_lost_server_pauses(scripted: Scripted) -> None:
     replies: Any = mock.MagicMock()
     replies.__iter__.side_effect = Timeout
     _, training = scripted(replies)
@@ -127,7 +125,7 @@ def test_a_server_that_is_gone_pauses(scripted: Scripted) -> None:
     assert "vLLM's server does not answer any more (Timeout)" in str(training.paused)
 
 
-def test_minibatches_are_steps_on_parts_of_one_batch(scripted: Scripted, start: Start) -> None:
+def test_minibatches_share_one_batch(scripted: Scripted, start: Start) -> None:
     changes = ("grpo.steps=4", "grpo.validate_every=2", "grpo.micro_batch=1", "grpo.minibatches=2")
     metrics, training = scripted([SOMETHING, IDK], *changes, "data.kinds=['lookup']")
     assert moved(training, start)
@@ -138,8 +136,7 @@ def test_minibatches_are_steps_on_parts_of_one_batch(scripted: Scripted, start: 
 
 
 def test_judges_share_one_budget(scripted: Scripted) -> None:
-    """Then the run pauses, with what it has learnt from those that were judged, and goes on
-    when judges may cost more."""
+    """When it is used up the run pauses with what it learned, and goes on with a larger one."""
 
     def grader(request: Request) -> Reply:
         # Of 0.032 USD: at 8 USD a million.
@@ -160,7 +157,7 @@ def test_judges_share_one_budget(scripted: Scripted) -> None:
         def goes_on(usd: float) -> Trained:
             recipe = tiny.recipe(*SHORT, *changes, f"judging.max_cost_usd={usd}")
             setting = training.setting._replace(recipe=recipe)
-            with tiny.begun(setting, training.run.folder, resume=True) as again:
+            with tiny.started(setting, training.run.folder, resume=True) as again:
                 return carry_out(again), again
 
         assert re.search(r"judges have cost .*, and may cost \$0\.01", the_error(goes_on, 0.01))

@@ -1,7 +1,7 @@
-"""`art-e train` killed with SIGKILL at chosen moments and resumed: the run ends up the same.
+"""`art-e train`, killed with SIGKILL at chosen moments and resumed, gives the same run.
 
-Each run is a process of its own. It kills itself when a function is called for the n-th time,
-which no handler and no `finally` survives; `--resume` then goes on in a process without that."""
+Each run is a process that kills itself when a function is called for the n-th time, which no
+handler or `finally` survives; `--resume` then goes on in a normal process."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ class Trainings:
         self._whole: dict[str, dict[str, Any]] = {}
 
     def whole(self, kind: str) -> dict[str, Any]:
-        """What a run of that kind leaves that nobody killed."""
+        """Return the files of an uninterrupted run of that kind."""
         if kind not in self._whole:
             self._whole[kind] = self.done(kind, self.start.parent / kind)
         return self._whole[kind]
@@ -41,7 +41,7 @@ class Trainings:
         self, kind: str, out: Path, *options: str, moment: Moment | None = None,
         checkpoint_minutes: float | None = None,
     ) -> int:  # fmt: skip
-        """The process's exit code: below 0 the signal that killed it."""
+        """Return the exit code; below 0 it is the signal that killed the process."""
         arguments = ["train", kind, "--recipe", "nano", "--seed", "3", "--out", str(out), *options]
         if kind == "grpo":
             arguments += ["--init", str(self.start)]
@@ -61,7 +61,7 @@ class Trainings:
 
 
 def left(folder: Path) -> dict[str, Any]:
-    """What a run leaves, without what no two runs have in common: times and episodes' ids."""
+    """Return a run's files without times and episode ids, which always differ."""
     names = ("metrics.json", "steps.jsonl", "trajectories.jsonl", "test.jsonl")
     texts = {name: (folder / name).read_text("utf-8") for name in names}
     metrics = json.loads(texts.pop("metrics.json"))
@@ -93,7 +93,7 @@ RUN, LONG = "training.run:TrainingRun", pytest.mark.long
         pytest.param("grpo", Moment(RUN, "finish", 1), "checkpoint-5", None, marks=LONG),
     ],
 )  # fmt: skip
-def test_killed_and_resumed_the_run_is_the_same(
+def test_killed_run_resumes_to_the_same_result(
     trainings: Trainings, tmp_path: Path,
     kind: str, moment: Moment, checkpoint: str | None, minutes: float | None,
 ) -> None:  # fmt: skip
@@ -107,7 +107,7 @@ def test_killed_and_resumed_the_run_is_the_same(
     assert trainings.done(kind, out, "--resume") == trainings.whole(kind)
 
 
-def test_each_part_of_a_paused_run_makes_a_step(trainings: Trainings, tmp_path: Path) -> None:
+def test_each_restart_of_a_paused_run_makes_a_step(trainings: Trainings, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert trainings.train("grpo", out, "--minutes", "0") == PAUSE
     assert trainings.train("grpo", out, "--minutes", "0", "--resume") == PAUSE
@@ -117,7 +117,7 @@ def test_each_part_of_a_paused_run_makes_a_step(trainings: Trainings, tmp_path: 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(tries(1, 16)))
-def test_killed_in_a_write_it_is_the_same(trainings: Trainings, tmp_path: Path, seed: int) -> None:
+def test_run_killed_in_a_write_resumes(trainings: Trainings, tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
     kind, out = rng.choice(("sft", "grpo")), tmp_path / "run"
     place = rng.choice(("os", "art_e.storage:AppendLog", "pathlib:Path"))

@@ -1,7 +1,7 @@
-"""training/launch: what each file says of itself, its configuration, and its scripts, run.
+"""training/launch: its configurations, and its scripts, which are run.
 
-Commands that note how they were called stand in for vLLM, torchrun and Slurm; the real command's
-parser parses what they were called with. SkyPilot is not installed and was not run."""
+Stand-ins for vLLM, torchrun and Slurm record their arguments, which the real commands' parsers then
+parse. SkyPilot is not installed and was not run."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ LAUNCH = Path(__file__).parents[2] / "training" / "launch"
 
 
 def test_accelerate_takes_each_configuration() -> None:
-    # With MULTI_CPU one process would run, or mpirun be asked for.
+    # MULTI_CPU would run one process, or need mpirun.
     spreads = {"ddp": "MULTI_GPU", "fsdp2": "FSDP", "zero3": "DEEPSPEED", "cpu": "MULTI_GPU"}
     for name, spread in spreads.items():
         config = load_config_from_file(str(LAUNCH / f"{name}.yaml"))
@@ -41,21 +41,20 @@ def test_accelerate_takes_each_configuration() -> None:
         assert config.mixed_precision == ("no" if config.use_cpu else "bf16")
 
 
-def test_sky_holds_no_secret_and_goes_on_after_a_pause() -> None:
+def test_sky_has_no_secret_and_recovers_from_a_pause() -> None:
     task = yaml.safe_load((LAUNCH / "sky.yaml").read_text("utf-8"))
     assert set(task["secrets"].values()) == {None}
     assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [PAUSE]}
     assert not any("KEY" in name or "TOKEN" in name for name in task["envs"])
 
 
-# ---- The scripts, run among stand-ins. A stand-in notes how it was called, and does no more than
-# its body says.
+# ---- The scripts, run with stand-ins, which record their arguments and run only their body.
 
 STAND_INS = table(__file__, "stand_ins.toml")
 
 
 class Machine:
-    """A folder of commands that stand in for others, and what they were called with."""
+    """A folder of stand-in commands, and the calls that they recorded."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._bin, self._calls = folder, folder / "bin", folder / "calls.jsonl"
@@ -84,7 +83,7 @@ class Machine:
 
     def calls(self, name: str) -> list[tuple[list[str], dict[str, str]]]:
         lines = self._calls.read_text("utf-8").splitlines() if self._calls.exists() else []
-        return [(given, kept) for called, given, kept in map(json.loads, lines) if called == name]
+        return [(args, env) for called, args, env in map(json.loads, lines) if called == name]
 
 
 @pytest.fixture
@@ -101,12 +100,12 @@ def options(line: Sequence[str]) -> set[tuple[str, str]]:
 
 
 def test_vllm_server_starts_as_trl_would(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the adapter, which TRL folds into the weights that it sends."""
+    """Except for the adapter, which TRL would merge into the weights."""
     machine.stand_in("vllm")
     command = ("vllm_server.sh", "talk-multi", "--seed", "1")
     machine.run(*command, PORT="8003", TENSOR_PARALLEL="2", HOST="0.0.0.0")
-    [(line, kept)] = machine.calls("vllm")
-    assert kept["VLLM_SERVER_DEV_MODE"] == kept["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+    [(line, variables)] = machine.calls("vllm")
+    assert variables["VLLM_SERVER_DEV_MODE"] == variables["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
     recipe = load_recipe("talk-multi")
     base, limit = str(recipe.model.base), recipe.episode.episode_tokens
     # As with the locked vLLM, which is not installed here.
@@ -118,67 +117,67 @@ def test_vllm_server_starts_as_trl_would(machine: Machine, monkeypatch: pytest.M
     assert line[:2] == by_trl[by_trl.index("serve") :][:2]
     expected = {each for each in options(by_trl) if each[0] != "--weight-transfer-config"}
     rank = str(recipe.model.lora and vllm_rank(recipe.model.lora))
-    own = {("--enable-lora", ""), ("--max-lora-rank", rank), ("--enable-prefix-caching", "")}
-    assert options(line) == expected | own
+    ours = {("--enable-lora", ""), ("--max-lora-rank", rank), ("--enable-prefix-caching", "")}
+    assert options(line) == expected | ours
 
 
-def test_replicas_have_gpus_and_ports_of_their_own_and_end_together(machine: Machine) -> None:
+def test_replicas_have_their_gpus_and_ports_and_end_together(machine: Machine) -> None:
     machine.stand_in("vllm", STAND_INS["ends"])
     machine.run("vllm_server.sh", code=5, REPLICAS="2", CUDA_VISIBLE_DEVICES="4,5,6,7",
                 TENSOR_PARALLEL="2")  # fmt: skip
-    served = [(dict(options(line)), kept) for line, kept in machine.calls("vllm")]
-    assert sorted((each["--port"], kept["CUDA_VISIBLE_DEVICES"]) for each, kept in served) == [
+    served = [(dict(options(line)), env) for line, env in machine.calls("vllm")]
+    assert sorted((args["--port"], env["CUDA_VISIBLE_DEVICES"]) for args, env in served) == [
         ("8000", "4,5"), ("8001", "6,7"),
     ]  # fmt: skip
 
 
-FIRST = {"config.json", *(f"checkpoints/checkpoint-{each}"
-         for each in ("0/weights", "0/run.json", "1/weights"))}  # fmt: skip
+FIRST = {"config.json", *(f"checkpoints/checkpoint-{name}"
+         for name in ("0/weights", "0/run.json", "1/weights"))}  # fmt: skip
 
 
-def test_a_machine_taken_away_leaves_a_run_to_resume(machine: Machine, tmp_path: Path) -> None:
-    """Killed in the second step; a fresh machine has what was kept, goes on, and ends."""
-    kept = tmp_path / "bucket" / "talk"
+def test_run_of_a_preempted_machine_resumes(machine: Machine, tmp_path: Path) -> None:
+    """Killed in the second step, the run resumes on a fresh machine from the bucket."""
+    bucket = tmp_path / "bucket" / "talk"
     machine.stand_in("python", STAND_INS["trains"])
-    mark = kept / "checkpoints" / "checkpoint-0" / "run.json"
-    soon = {"KEPT": str(kept), "TAKES": "600", "EVERY": "0.2"}
+    mark = bucket / "checkpoints" / "checkpoint-0" / "run.json"
+    soon = {"KEPT": str(bucket), "TAKES": "600", "EVERY": "0.2"}
     running = machine.start("ephemeral.sh", "--max-cost", "40", **soon)
     assert wait_until(mark.exists, running)
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
-    assert files_of(kept).keys() == FIRST
+    assert files_of(bucket).keys() == FIRST
     [(line, _)] = machine.calls("python")
     assert line[:2] == ["-m", "art_e"]
     assert parse_art_e(line[2:])["resume"] is False and parse_art_e(line[2:])["max_cost"] == 40
 
     fresh = Machine(tmp_path / "fresh")
     fresh.stand_in("python", STAND_INS["trains"])
-    # What makes a checkpoint count is copied last.
+    # The file that completes a checkpoint is copied last.
     fresh.stand_in("cp", 'os.execv("/bin/cp", ["cp", *sys.argv[1:]])')
-    fresh.run("ephemeral.sh", KEPT=str(kept), FINISHES="1")
+    fresh.run("ephemeral.sh", KEPT=str(bucket), FINISHES="1")
     copied = [name for line, _ in fresh.calls("cp") for name in line if name.startswith("./")]
     last = {name for name in copied if name.endswith(("run.json", "COMPLETE"))}
     assert set(copied[-len(last) :]) == last and len(last) == 3
     out = fresh.folder / "run"
     left = FIRST - {"checkpoints/checkpoint-1/weights"} | {"COMPLETE"}
-    assert files_of(out).keys() == files_of(kept).keys() > left
+    assert files_of(out).keys() == files_of(bucket).keys() > left
     [(line, _)] = fresh.calls("python")
     assert parse_art_e(line[2:])["resume"] is True and parse_art_e(line[2:])["out"] == out
-    # What is complete is not begun again.
-    assert "is complete" in fresh.run("ephemeral.sh", KEPT=str(kept))
+    # A complete run is not repeated.
+    assert "is complete" in fresh.run("ephemeral.sh", KEPT=str(bucket))
     assert len(fresh.calls("python")) == 1
 
 
-def test_a_pause_ends_the_script_with_75(machine: Machine, tmp_path: Path) -> None:
+def test_paused_script_exits_with_75(machine: Machine, tmp_path: Path) -> None:
     machine.stand_in("python", STAND_INS["trains"])
-    kept = str(tmp_path / "bucket")
-    machine.run("ephemeral.sh", code=75, KEPT=kept, PAUSES="1")
-    # Started again, it goes on; what it ends with then counts.
-    machine.run("ephemeral.sh", code=2, KEPT=kept, ENDS="2")
+    bucket = str(tmp_path / "bucket")
+    machine.run("ephemeral.sh", code=75, KEPT=bucket, PAUSES="1")
+    # Restarted, it resumes; then the training's exit code counts.
+    machine.run("ephemeral.sh", code=2, KEPT=bucket, ENDS="2")
     assert [parse_art_e(line[2:])["resume"] for line, _ in machine.calls("python")] == [False, True]
 
 
-def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> None:
+def test_slurm_serves_on_one_node_and_trains_on_others(machine: Machine) -> None:
     (machine.folder / ".venv" / "bin").mkdir(parents=True)
     (machine.folder / ".venv" / "bin" / "activate").touch()
     (machine.folder / "training").mkdir()
@@ -197,11 +196,11 @@ def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> 
     assert sorted(each["--port"] for each in served) == ports
     assert {each["--host"] for each in served} == {"0.0.0.0"}
     [(line, _)] = machine.calls("torchrun")  # srun would start it twice
-    own = get_args_parser().parse_args(line)
-    assert own.module and own.training_script == "art_e"
-    training = parse_art_e(own.training_script_args)
-    assert (own.nnodes, own.nproc_per_node) == ("2", "8")
-    assert (own.rdzv_endpoint, own.rdzv_id) == ("gpu2:29500", "17")
+    launch = get_args_parser().parse_args(line)
+    assert launch.module and launch.training_script == "art_e"
+    training = parse_art_e(launch.training_script_args)
+    assert (launch.nnodes, launch.nproc_per_node) == ("2", "8")
+    assert (launch.rdzv_endpoint, launch.rdzv_id) == ("gpu2:29500", "17")
     assert training["changes"] == [
         f"grpo.vllm.server={','.join(f'http://gpu1:{each}' for each in ports)}"
     ]

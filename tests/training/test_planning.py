@@ -1,4 +1,4 @@
-"""Plans: shapes and memory against the real libraries and one GPU's measurement, hours, fees."""
+"""Plans: shapes and memory against real libraries and a measured GPU, hours, fees."""
 
 import warnings
 from typing import Any
@@ -24,7 +24,7 @@ def planned(name: str, *changes: str, gpu: str = H100, count: int = 1) -> Traini
 
 
 @pytest.mark.parametrize(("name", "shape"), PUBLISHED.items())
-def test_shapes_have_the_weights_of_their_models_and_adapters(name: str, shape: Any) -> None:
+def test_shapes_match_real_models_and_adapters(name: str, shape: Any) -> None:
     head = 128
     fields: dict[str, Any] = {
         "vocab_size": shape.vocabulary, "hidden_size": shape.hidden,
@@ -46,7 +46,7 @@ def test_shapes_have_the_weights_of_their_models_and_adapters(name: str, shape: 
     assert shape.lora_parameters(3) == learns
 
 
-def test_the_talk_takes_what_one_h100_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_of_talk_matches_measurements_on_an_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     """37.4 GB at the peak for an episode of 8,000 tokens, and its seconds for three lengths."""
     alone = ("model.lora=16", "grpo.micro_batch=1", "episode.episode_tokens=8000")
     talk = planned("talk", *alone)
@@ -61,23 +61,23 @@ def test_the_talk_takes_what_one_h100_measured(monkeypatch: pytest.MonkeyPatch) 
         grpo = load_recipe("talk").grpo
         assert grpo is not None
         assert trained / (grpo.batches * 48) == pytest.approx(seconds, rel=0.02)
-    # vLLM has its share and no more; keys and values get the rest.
+    # vLLM stays within its share; keys and values get the rest.
     generating = talk.memory["generating"]
-    own = ("vLLM", "vLLM's weights", "keys and values")
-    assert sum(generating[name] for name in own) == pytest.approx(0.6 * 79.19 * 2**30)
+    of_vllm = ("vLLM", "vLLM's weights", "keys and values")
+    assert sum(generating[name] for name in of_vllm) == pytest.approx(0.6 * 79.19 * 2**30)
     assert talk.room == pytest.approx(generating["keys and values"] / (8_000 * 196_608))
 
 
 def test_overlap_hides_the_shorter_of_generation_and_training() -> None:
     alone, beside = (
-        planned("talk-multi", f"grpo.vllm.overlap={each}", count=4).hours
-        for each in ("false", "true")
+        planned("talk-multi", f"grpo.vllm.overlap={overlap}", count=4).hours
+        for overlap in ("false", "true")
     )
     longer = max(alone["generating"], alone["training"])
     assert beside["total"] == pytest.approx(longer + alone["validations"])
 
 
-def test_what_does_not_fit(art_e: Command) -> None:
+def test_plan_reports_what_does_not_fit(art_e: Command) -> None:
     for name, changes, gpu, fitting in (
         ("talk", ("grpo.vllm.memory=0.3",), H100, "grpo.vllm.memory=0.6"),
         ("talk", ("grpo.minibatches=4", "grpo.micro_batch=12"), H100, "grpo.micro_batch=2"),
@@ -85,7 +85,7 @@ def test_what_does_not_fit(art_e: Command) -> None:
     ):
         assert planned(name, *changes, gpu=gpu).faults
         assert not planned(name, *changes, fitting, gpu=gpu).faults
-    # That it does not fit is an answer too.
+    # A plan that does not fit is not an error.
     tight = art_e("train", "plan", "--recipe", "talk", "--set", "grpo.vllm.memory=0.3")
     assert tight.exit_code == 0 and "one whole episode" in tight.stdout
 
@@ -112,7 +112,7 @@ def test_judges_are_paid_by_the_call() -> None:
     assert probe.gpu_usd == pytest.approx(3 * once.gpu_usd)
     assert [each.episodes for each in probe.judges] == [3 * each.episodes for each in once.judges]
     assert judge_fees(load_recipe("nano"), 1.5) == []
-    # Whoever changes a prompt measures again: 4.3 and 4.4 characters a token.
+    # Measure again after changing a prompt: 4.3 and 4.4 characters a token.
     correct, grounded = (len(prompt_text("evals.judges", each)) for each in ("judge", "grounded"))
     assert correct / 4.34 == pytest.approx(CORRECT_TOKENS - 82 - 85, rel=0.1)
     assert grounded / 4.43 == pytest.approx(GROUNDED_TOKENS - 82 - 62, rel=0.1)
@@ -123,9 +123,9 @@ def test_each_recipe_is_planned(art_e: Command, recipe: str) -> None:
     gpu = RTX if recipe in ("talk-24gb", "qwen3-4b") else H100
     gpus = "4" if recipe == "talk-multi" else "1"
     words = ("train", "plan", "--recipe", recipe, "--gpu", gpu, "--gpus", gpus)
-    shown = art_e(*words)
+    printed = art_e(*words)
     for part in ("weights", "AdamW", "keys and values", "measured", "assumed", "\nit fits"):
-        assert part in shown.stdout
+        assert part in printed.stdout
     row = json_of(art_e(*words, "--json"))
     *parts, total = row["hours"].values()
     assert total == pytest.approx(sum(parts))

@@ -1,7 +1,6 @@
 """Several processes that train one model: on a CPU, with gloo, as launchers start them.
 
-Each test's processes are real. Where they generate with vLLM, its stand-in is in the tests'
-process, and both ask it over HTTP."""
+The processes are real. vLLM's stand-in runs in the tests' process, and both ask it over HTTP."""
 
 import itertools
 import json
@@ -59,8 +58,8 @@ def server(base: Path) -> Iterator[fake_vllm.Server]:
 
 
 def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_path: Path) -> None:
-    """Of two questions, one for each process, one is answered at once, and the other's episodes
-    go on to their last turn: TRL's own way of asking the server would wait there for ever."""
+    """Each process has a question; one is answered at once, the other's episodes go on to their
+    last turn: there TRL's own calls of the server would wait forever."""
     tokenizer = load_start(str(base)).tokenizer
     words = {
         name: [*tokenizer.encode(written(message(call))), server.end_id]
@@ -126,7 +125,7 @@ def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_pa
 
 
 @pytest.mark.long
-def test_accelerate_starts_them(
+def test_accelerate_starts_two_processes(
     home: Path, base: Path, server: fake_vllm.Server, tmp_path: Path
 ) -> None:
     out, address = tmp_path / "run", f"grpo.vllm.server={server.address}"
@@ -145,7 +144,7 @@ def test_accelerate_starts_them(
 
 
 @given(st.integers(0, 40), st.integers(1, 7))
-def test_shares_are_put_together_in_order(total: int, count: int) -> None:
+def test_shares_join_in_order(total: int, count: int) -> None:
     values = list(range(total))
     shares = [Processes(index, count).share(values) for index in range(count)]
     assert list(itertools.chain(*shares)) == values

@@ -1,4 +1,4 @@
-"""`art-e reproduce`: its commands, each done once, after kills too; the best seed, the figures."""
+"""`art-e reproduce`: each command runs once, even after kills; the best seed, the figures."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from art_e.cli import main
 from art_e.message import ToolCall
 from art_e.question import load_questions
 from art_e.runs import Run, read_trajectories
-from data_pipeline.synthetic.world import described
+from data_pipeline.synthetic.world import world_of
 from tests.builders import table_rows, tries, write_lines
 from tests.builders import the_error as the_user_error
 from tests.command_line import Run as Cli
@@ -53,19 +53,21 @@ def test_every_line_is_a_command(name: str, tmp_path: Path) -> None:
     assert len({each.name for each in lines}) == len(lines)
 
 
-def test_talk_asks_what_was_published_and_nano_holds_out_its_companies(tmp_path: Path) -> None:
+def test_profiles_hold_out_the_published_or_synthetic_test(tmp_path: Path) -> None:
     lines = [each.line for each in steps(profile_of("talk"), tmp_path) if " run " in each.line]
     assert lines and all(" --preset published-100 " in each for each in lines)
     profile = profile_of("nano")
     worlds = profile.training.data.worlds
     assert worlds is not None
-    held_out = [described(each) for each in profile.sources]
+    held_out = [world_of(each) for each in profile.sources]
     for split, span in (("validation", worlds.validation), ("test", worlds.test)):
-        mine = [each for each in held_out if each.split == split]
-        assert [(each.seed, each.size) for each in mine] == [(n, worlds.size) for n in range(*span)]
+        companies = [each for each in held_out if each.split == split]
+        assert [(each.seed, each.size) for each in companies] == [
+            (n, worlds.size) for n in range(*span)
+        ]
 
 
-def test_a_refusal_is_one_line(art_e: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_one_line(art_e: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduction, "best_device", lambda: ("cpu", None))
     out = tmp_path / "out"
     for options, named in table_rows(__file__, "refusals.tsv"):
@@ -73,7 +75,7 @@ def test_a_refusal_is_one_line(art_e: Cli, tmp_path: Path, monkeypatch: pytest.M
         assert not out.exists()
 
 
-def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:
+def test_stamp_belongs_to_its_command(tmp_path: Path) -> None:
     stamp = tmp_path / STAMPS / "baseline-o3"
     stamp.parent.mkdir()
     step = Command("baselines", stamp.name, ["eval", "run", "--max-cost", "4"], makes_run=True)
@@ -84,7 +86,7 @@ def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:
     assert "give another --out" in the_user_error(other.is_done, tmp_path)
 
 
-def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_command_gets_no_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "golden").mkdir()
     record = {"generate": {"batches": {"lost": {"budget": 1}}}}
     (tmp_path / "golden" / "manifest.json").write_text(json.dumps({"steps": record}))
@@ -98,8 +100,8 @@ def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / STAMPS).exists()
 
 
-def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
-    # The shares handled right, and wrong, of each seed's start and of its checkpoint.
+def test_seed_of_the_best_checkpoint_is_chosen(tmp_path: Path) -> None:
+    # For each seed: the start's share right, and the checkpoint's shares right and wrong.
     for seed, (first, right, wrong) in enumerate(((0.9, 0.5, 0.1), (0.1, 0.6, 0.3), (0, 0.6, 0.1))):
         start_row = tiny.validation(0, correct=first, hallucination=0.0)
         last_row = tiny.validation(10, correct=right, hallucination=wrong)
@@ -110,7 +112,7 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
 
 
 def test_chain(art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each command in this process, which has imported torch."""
+    """Commands run in this process, which has imported torch."""
 
     def in_process(words: list[str], folder: Path) -> Any:
         with monkeypatch.context() as patch:
@@ -125,19 +127,19 @@ def test_chain(art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     words = ("reproduce", "--profile", "nano", "--out", out, *tiny.flags(*TINY))
     with monkeypatch.context() as patch:
         patch.setattr(reproduction, "run_art_e", in_process)
-        made = art_e(*words)
-    assert made.exit_code == 0, made.output
+        result = art_e(*words)
+    assert result.exit_code == 0, result.output
     page, figures = ((out / name).read_text("utf-8") for name in ("report.html", "figures.json"))
     rows = {each["figure"]: each for each in json.loads(figures)["published_against_ours"]}
     assert rows["Net reduction of o3's errors"]["published"] == "60%"
     assert "local:grpo-0" in {each["of"] for each in rows.values()}
     assert page.index('id="viewer"') < page.index('id="controls"') < page.index('id="published"')
-    asked = list(read_trajectories(Run(out / "swapped-trained-0").trajectories))
-    assert asked and not any(each.rubric["answerable"] for each in asked)
+    swapped = list(read_trajectories(Run(out / "swapped-trained-0").trajectories))
+    assert swapped and not any(each.rubric["answerable"] for each in swapped)
     assert Run(out / "cool-start-0").config["temperature"] == 0.4
     runs = [Run(out / name) for name in ("baseline-offline", "start-0", "trained-0")]
     assert len({each.config["questions_hash"] for each in runs}) == 1
-    # A rerun asks nothing and trains nothing.
+    # A rerun neither asks nor trains.
     again = art_e(*words, "--dry-run", "--json")
     assert not any(each["left"] for each in json_of(again)["steps"])
 
@@ -149,26 +151,26 @@ NUMBER = 24
 
 
 def run_of(folder: Path, right: int) -> Path:
-    """A run's test, with its first `right` questions right."""
+    """Write a run's test, with its first `right` questions right."""
     folder.mkdir()
     lines = []
     for heat in (1.0, 0.0):
         for number in reversed(range(NUMBER)):  # in another order than that of the ids
             fields = {"id": f"q{number:03}", "inbox_address": f"inbox{number % 3}@test.example"}
-            asked = question(number, kind="lookup" if number % 4 else "unanswerable", **fields)
+            row = question(number, kind="lookup" if number % 4 else "unanswerable", **fields)
             is_right = number < right
             # The reward's judge says the opposite: the other one decides.
             first = {"correct": not is_right, "grounded": True, "judge": "reward", "reason": ""}
             policy = {"temperature": heat, "seed": 0}
             options: dict[str, Any] = {"second": is_right, "verdict": first, "policy": policy}
-            options["episode_id"] = f"{asked.id}-{heat}"
+            options["episode_id"] = f"{row.id}-{heat}"
             ended: Outcome = "right" if is_right else "wrong"
-            lines.append(episode(asked, ended, **options).to_line())
+            lines.append(episode(row, ended, **options).to_line())
     write_lines(folder / "test.jsonl", *lines)
     return folder
 
 
-def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
+def test_seeds_are_pooled_with_the_validation_judges_verdicts(tmp_path: Path) -> None:
     starts = [run_of(tmp_path / f"start-{seed}", right) for seed, right in enumerate((8, 12))]
     ends = [run_of(tmp_path / f"end-{seed}", right) for seed, right in enumerate((16, 24))]
     figures = reproduction.over_seeds(starts, ends)["greedy"]
@@ -186,11 +188,11 @@ def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
         assert error in the_user_error(reproduction.episodes_of_test, ends[0])
 
 
-# ---- The whole, killed on the way: hosted models are a local server, a tiny Qwen2 that of 14B.
+# ---- The whole chain, killed on the way; a local server and a tiny Qwen2 replace the models.
 
 
 def answers(request: Request) -> Reply:
-    """Every model's reply; a policy searches once and abstains."""
+    """Reply for every model; a policy searches once and abstains."""
     if not request.body.get("tools"):
         if form_of(request) == "Support":
             return says(json.dumps({"reason": "It stands there.", "verdict": "supported"}))
@@ -202,7 +204,7 @@ def answers(request: Request) -> Reply:
 
 
 @pytest.mark.long
-def test_talk_killed_again_and_again_pays_nothing_twice(tmp_path: Path, base: Path) -> None:
+def test_repeatedly_killed_talk_pays_nothing_twice(tmp_path: Path, base: Path) -> None:
     out, tables = tmp_path / "out", {
         "sources": ["synthetic:1000,seed=3"], "baselines": ["o3"], "judges": ["f1", "offline"],
         "preset": "", "golden": tiny.SETS["golden"],
@@ -224,9 +226,9 @@ def test_talk_killed_again_and_again_pays_nothing_twice(tmp_path: Path, base: Pa
         _, stderr = process.communicate()
         assert process.returncode == 0, stderr[-4_000:]
         written = [
-            each.messages[1]["content"]
-            for each in provider.requests
-            if "response_format" in each.body and form_of(each) == "GeneratedItems"
+            request.messages[1]["content"]
+            for request in provider.requests
+            if "response_format" in request.body and form_of(request) == "GeneratedItems"
         ]
     # A request under way at a kill is asked again.
     assert len(set(written)) == 2 * 3 <= len(written) <= 2 * 3 + len(stamps) * 8

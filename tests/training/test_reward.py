@@ -1,4 +1,4 @@
-"""The reward: outcomes keep their order whatever the weights, and each component pays its fact."""
+"""The reward: outcomes keep their order for all weights, and each component pays its fact."""
 
 import itertools
 from typing import Any
@@ -15,7 +15,7 @@ from training.reward import OUTCOMES, Outcome, RewardWeights, brevity, outcome_o
 
 DEFAULT = RewardWeights()
 RIGHT = Verdict(True, True, "test", "right")
-# However right, an answer that no mail read supports is wrong.
+# A right answer that no mail read supports is wrong.
 UNSUPPORTED = Verdict(True, False, "test", "right, and no mail says so")
 WRONG = Verdict(False, True, "test", "wrong")
 VERDICTS = {"right": RIGHT, "unsupported": UNSUPPORTED, "wrong": WRONG}
@@ -26,7 +26,7 @@ counts = st.integers(0, 40)
 
 @st.composite
 def rubrics(draw: st.DrawFn) -> Rubric:
-    """Any facts that an episode of a question with known answerability can end with."""
+    """Draw the rubric of an ended episode about a question of known answerability."""
     end = draw(st.sampled_from(("answered", "abstained", "lost_to_format", "ran_out_of_turns")))
     answerable = draw(st.booleans())
     max_turns = draw(st.integers(1, 12))
@@ -49,7 +49,7 @@ weight = st.floats(0, 2)
 
 @st.composite
 def accepted_weights(draw: st.DrawFn) -> RewardWeights:
-    """Weights that the model accepts: bases far enough apart, some only just."""
+    """Draw valid weights: bases far enough apart, some only just."""
     names = ("format", "effort", "sources", "length", "found", "read", "relative")
     extras = {name: draw(weight) for name in names}
     step = sum(extras.values()) + draw(st.floats(1e-6, 3))
@@ -75,8 +75,8 @@ def test_a_better_outcome_always_earns_more(
         reward = reward_of(rubric, verdict, weights, relative, brevity(*answers))
         assert outcome is not None
         assert reward is not None
-        least, most = weights.bounds(outcome)
-        assert least - 1e-9 <= reward.total <= most + 1e-9
+        low, high = weights.bounds(outcome)
+        assert low - 1e-9 <= reward.total <= high + 1e-9
         earned[outcome].append(reward.total)
     ranked = [each for each in OUTCOMES if earned[each]]
     for better, worse in itertools.pairwise(ranked):
@@ -89,11 +89,11 @@ def test_invalid_weights() -> None:
             RewardWeights.model_validate({field: value})
 
 
-def test_the_defaults_lie_in_the_bands_of_the_reference() -> None:
+def test_defaults_lie_in_the_references_bands() -> None:
     bands = {"correct": (1, 2), "abstained": (0, 1), "wrong": (-1, 0), "lost": (-2, -1)}
     for outcome, (low, high) in bands.items():
-        least, most = DEFAULT.bounds(outcome)  # type: ignore[arg-type]
-        assert low - 1e-9 <= least < most <= high
+        lowest, highest = DEFAULT.bounds(outcome)  # type: ignore[arg-type]
+        assert low - 1e-9 <= lowest < highest <= high
 
 
 def answered(**facts: Any) -> Rubric:
@@ -117,7 +117,7 @@ def test_each_component_pays_its_fact() -> None:
         assert reward.components[name] == pytest.approx(value), facts
 
 
-def test_an_answer_longer_than_the_gold_answer_needs_is_paid_less() -> None:
+def test_long_answers_earn_less() -> None:
     gold = "On May 3."
     for words, value in ((3, 1.0), (21, 1.0), (22, 20 / 21), (42, 0.0), (400, 0.0)):
         length = brevity("word " * words, gold)
@@ -129,7 +129,7 @@ def test_an_answer_longer_than_the_gold_answer_needs_is_paid_less() -> None:
     assert brevity("The lease of the harbor office ends on May 3, 2001.", "May") == 1.0
 
 
-def test_without_a_verdict_or_an_end_there_is_no_reward() -> None:
+def test_no_reward_without_a_verdict_or_an_end() -> None:
     assert reward_of(answered(), Verdict(None, None, "test", "failed"), DEFAULT) is None
     assert reward_of(answered(), None, DEFAULT) is None
     with pytest.raises(ValueError, match="not ended"):

@@ -59,21 +59,21 @@ def test_by_turns(script: list[AssistantMessage], roll: Roll, tokenizer: Qwen2To
     (episode, transcript), engine = roll(script)
     at_once, ids = whole(tokenizer, episode.messages), transcript.ids
     assert ids == at_once[: len(ids)]
-    # Behind the end mark a template may still write a line end.
+    # After the end mark a template may still write a line end.
     assert str(tokenizer.decode(at_once[len(ids) :])).strip() == ""
-    pairs = list(zip(transcript.completion_ids, transcript.own, strict=True))
+    pairs = list(zip(transcript.completion_ids, transcript.sampled, strict=True))
     turns = tokenizer.decode([each for each, own in pairs if own])
     assert turns == "".join(texts(script))
     others = tokenizer.decode([each for each, own in pairs if not own])
     assert not any(each in others for each in texts(script))
     assert others.count("<|im_start|>assistant") == len(script) - 1
-    assert transcript.logprobs == [-0.5 if own else 0.0 for own in transcript.own]
+    assert transcript.logprobs == [-0.5 if own else 0.0 for own in transcript.sampled]
     assert episode.rubric.prompt_tokens == sum(len(prompt) for [prompt] in engine.seen)
-    assert episode.rubric.completion_tokens == sum(transcript.own)
+    assert episode.rubric.completion_tokens == sum(transcript.sampled)
 
 
 def test_episodes_do_not_wait(begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> None:
-    """The first episode's first turn comes only when the second is over."""
+    """The first episode gets its first turn only when the second is over."""
     over = threading.Event()
     scripts = [texts(RIGHT), texts(WRONG)]
 
@@ -94,10 +94,10 @@ def test_episodes_do_not_wait(begin: Begin, tokens: ChatTokens, tokenizer: Qwen2
 
 
 def test_a_failing_turn_ends_all_episodes(begin: Begin, tokens: ChatTokens) -> None:
-    asked = []
+    places = []
 
     def turn(place: int, ids: list[int]) -> Turn:
-        asked.append(place)
+        places.append(place)
         if place == 1:
             raise UserError("the server is gone")
         return Turn([tokens.end_id], None)
@@ -105,16 +105,16 @@ def test_a_failing_turn_ends_all_episodes(begin: Begin, tokens: ChatTokens) -> N
     engine = partial(side_by_side, turn, slots=1)
     episodes = [begin() for _ in range(30)]
     assert "the server is gone" in the_error(roll_out, episodes, tokens, engine, ROOMY)
-    # Two turns without a call end the first; none of the last is asked for.
-    assert asked[:3] == [0, 0, 1]
-    assert 29 not in asked
+    # Two turns without a call end the first episode; the last ones get no turn.
+    assert places[:3] == [0, 0, 1]
+    assert 29 not in places
 
 
 def test_we_end_cut_turns(roll: Roll, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> None:
     cut = written(RIGHT[0])[:-20]
     (episode, transcript), _ = roll([cut, "", *map(written, RIGHT)])
     length = len(tokenizer.encode(cut))
-    assert transcript.own[: length + 1] == [True] * length + [False]
+    assert transcript.sampled[: length + 1] == [True] * length + [False]
     assert transcript.completion_ids[length] == tokens.end_id
     assert (episode.rubric.unparseable_calls, episode.final_answer) == (2, "May")
 
@@ -122,7 +122,7 @@ def test_we_end_cut_turns(roll: Roll, tokens: ChatTokens, tokenizer: Qwen2Tokeni
 SEARCHING = [message(search(each, max_results=3)) for each in ("lease", "crew")] * 3
 
 
-def test_an_episode_without_room_for_a_turn_is_out_of_turns(roll: Roll) -> None:
+def test_episode_without_room_for_a_turn_is_out_of_turns(roll: Roll) -> None:
     (_, full), _ = roll(RIGHT)
     limits = EpisodeForm(turn_tokens=1, episode_tokens=len(full.prompt_ids))
     (episode, _), engine = roll(RIGHT, limits)
@@ -130,15 +130,15 @@ def test_an_episode_without_room_for_a_turn_is_out_of_turns(roll: Roll) -> None:
     assert not engine.seen
 
 
-def test_what_leaves_no_room_for_the_last_turn_was_not_shown(
+def test_observation_without_room_after_it_is_not_shown(
     roll: Roll, tokenizer: Qwen2Tokenizer
 ) -> None:
     script = [message(read(LEASE)), message(answer("May", LEASE))]
     turn = max(len(tokenizer.encode(each)) for each in texts(script))
     (_, full), _ = roll(script)
-    own = sum(full.own[: full.own.index(False)])
+    count = full.sampled.index(False)  # tokens of the first turn
     # One token less than the mail and a turn take.
-    room = len(full.prompt_ids) + own + full.own[own:].index(True) + turn - 1
+    room = len(full.prompt_ids) + count + full.sampled[count:].index(True) + turn - 1
     (episode, _), _ = roll(script, EpisodeForm(turn_tokens=turn, episode_tokens=room))
     assert "no room left" in episode.messages[-3]["content"]
     assert "error" in episode.events[0] and "read" not in episode.events[0]
@@ -149,8 +149,8 @@ def test_what_leaves_no_room_for_the_last_turn_was_not_shown(
 @example(0, "searching")
 @given(st.integers(0, 4_000), st.sampled_from([*sorted(SCRIPTS), "searching"]))
 def test_episodes_keep_limits(roll: Roll, tokenizer: Qwen2Tokenizer, room: int, name: str) -> None:
-    """Observations count too: a long mail used to pass the limit by any length. Where room ends
-    before the turns do, the model is told at its last turn, and trained on what it was told."""
+    """Observations count too. If room ends before the turns do, the model is told at its last turn,
+    and trained with that note."""
     script = SCRIPTS.get(name, SEARCHING)
     turn = 2 * max(len(tokenizer.encode(each)) for each in texts(script))
     (_, full), _ = roll([*script, IDK])
@@ -158,7 +158,7 @@ def test_episodes_keep_limits(roll: Roll, tokenizer: Qwen2Tokenizer, room: int, 
     limits = EpisodeForm(turn_tokens=turn, episode_tokens=len(full.prompt_ids) + spare + room)
     (episode, transcript), engine = roll([*script, IDK], limits)
     assert len(transcript.ids) <= limits.episode_tokens
-    assert transcript.own[-1]
+    assert transcript.sampled[-1]
     assert episode.done
     at_once = whole(tokenizer, episode.messages)
     assert transcript.ids == at_once[: len(transcript.ids)]
@@ -168,7 +168,7 @@ def test_episodes_keep_limits(roll: Roll, tokenizer: Qwen2Tokenizer, room: int, 
     assert name != "searching" or room or episode.rubric.ran_out_of_turns
 
 
-def test_a_template_that_rewrites_the_past_is_refused(tokenizer: Qwen2Tokenizer) -> None:
+def test_template_that_rewrites_earlier_messages_is_refused(tokenizer: Qwen2Tokenizer) -> None:
     template = (
         "{{ messages | length }}{% for m in messages %}<|im_start|>{{ m.role }}\n"
         "{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -188,7 +188,7 @@ def words() -> Qwen2Tokenizer:
 
 @pytest.fixture(scope="module")
 def start(words: Qwen2Tokenizer) -> Start:
-    """New weights as a run begins with them, whatever their generation config was published as."""
+    """Return a start with new weights."""
     return start_of(make_model(words, hidden=16, layers=1), words)
 
 
@@ -209,7 +209,7 @@ def sample(start: Start, prompts: list[list[int]]) -> Sample:
     return turns
 
 
-def test_a_seed_gives_the_same_turns_and_disturbs_no_other_random_numbers(sample: Sample) -> None:
+def test_seed_gives_the_same_turns_and_leaves_torchs_state(sample: Sample) -> None:
     first = sample()
     torch.manual_seed(7)
     undisturbed = torch.rand(3)
@@ -220,7 +220,7 @@ def test_a_seed_gives_the_same_turns_and_disturbs_no_other_random_numbers(sample
 
 
 def test_greedy_sampling(start: Start, prompts: list[list[int]], sample: Sample) -> None:
-    """Each by itself, so that neither padding nor the order of batches plays a part."""
+    """Compare with prompts that are run alone: padding and batches must not matter."""
     for prompt, turn in zip(prompts, sample(temperature=0.0, batch=2), strict=True):
         ids = list(prompt)
         for token in turn.ids:
@@ -230,18 +230,18 @@ def test_greedy_sampling(start: Start, prompts: list[list[int]], sample: Sample)
             ids.append(token)
 
 
-def test_a_turn_ends_with_its_mark_or_at_its_limit(words: Qwen2Tokenizer, sample: Sample) -> None:
+def test_turn_ends_with_its_mark_or_at_its_limit(words: Qwen2Tokenizer, sample: Sample) -> None:
     """New weights sample any token: some turns come to an end, others are cut off."""
     turns = [turn.ids for turn in sample(12, turn=120)]
     end = words.get_vocab()[END]
     ended = [turn for turn in turns if turn[-1] == end]
     assert ended
-    # The padding behind an end mark is no part of the turn.
+    # The padding after an end mark does not belong to the turn.
     assert all(turn.index(end) == len(turn) - 1 for turn in ended)
     assert {len(turn) for turn in turns if turn[-1] != end} == {120}
 
 
-def test_a_start_samples_what_is_trained_whatever_was_published(words: Qwen2Tokenizer) -> None:
+def test_start_ignores_published_sampling_options(words: Qwen2Tokenizer) -> None:
     """Qwen2.5-Instruct is published with a penalty, and with two ends of which one ends a turn."""
     published = make_model(words, hidden=16, layers=1)
     ends = [words.get_vocab()[each] for each in (END, END_OF_TEXT)]
@@ -258,7 +258,7 @@ TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
 
 def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
-    """A step's rows as TRL pads and buffers them; the first has no advantage."""
+    """Pad and buffer a step's rows like TRL; the first has no advantage."""
     prompts = [torch.tensor(prompt).flip(0) for prompt, _ in rows]
     completions = [torch.tensor(completion) for _, completion in rows]
     left, right = (pad_sequence(each, batch_first=True) for each in (prompts, completions))
@@ -276,9 +276,7 @@ def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
     st.sampled_from([(1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]),
     st.booleans(),
 )
-def test_packed_rows_are_the_same_rows_without_padding(
-    rows: Rows, shape: tuple[int, int], even: bool
-) -> None:
+def test_packing_only_removes_padding(rows: Rows, shape: tuple[int, int], even: bool) -> None:
     parts, minibatches = shape
     packs, lengths = dict[int, tuple[list[int], list[int]]](), []
     batches = packed(buffered(rows, parts), minibatches=minibatches, even=even)
@@ -292,7 +290,7 @@ def test_packed_rows_are_the_same_rows_without_padding(
             prompt = batch["prompt_ids"][place][masks[0]].tolist()
             packs[number] = (prompt, batch["completion_ids"][place][masks[1]].tolist())
             lengths.append(len(prompt) + len(packs[number][1]))
-    # The one that teaches nothing keeps a token.
+    # The row without an advantage keeps a token.
     first = (rows[0][0], rows[0][1][:1])
     assert [packs[each] for each in range(4)] == [first, *rows[1:]]
     size = 4 // minibatches
@@ -305,7 +303,7 @@ def test_packed_rows_are_the_same_rows_without_padding(
         assert set(list(packs)[start : start + size]) == set(range(start, start + size))
 
 
-def test_episodes_of_a_row_are_scored_as_each_by_itself(words: Qwen2Tokenizer) -> None:
+def test_joined_episodes_score_as_single_ones(words: Qwen2Tokenizer) -> None:
     """Their log-probabilities, entropies and gradients, with activations recomputed as well."""
     model: Any = make_model(words, hidden=32, layers=2)
     rows = [([3, 4, 5], [6, 7, 8, 9, 3]), ([5], [4]), ([9, 8, 7, 6], [5, 5, 4])]
@@ -314,21 +312,21 @@ def test_episodes_of_a_row_are_scored_as_each_by_itself(words: Qwen2Tokenizer) -
         torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], 1)
         for name in ("ids", "mask")
     )
-    own = batch["completion_mask"] * torch.tensor([1, 0, 1, 1, 1])
-    weights = torch.rand(own.shape, generator=torch.Generator().manual_seed(0))
+    counted = batch["completion_mask"] * torch.tensor([1, 0, 1, 1, 1])
+    weights = torch.rand(counted.shape, generator=torch.Generator().manual_seed(0))
 
     def gradients() -> list[torch.Tensor]:
-        found = [each.grad.clone() for each in model.parameters()]
+        grads = [each.grad.clone() for each in model.parameters()]
         model.zero_grad()
-        return found
+        return grads
 
-    plain = torch.zeros(2, *own.shape)
+    plain = torch.zeros(2, *counted.shape)
     total: Any = torch.zeros(())
     for row, (prompt, completion) in enumerate(rows):
         logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, :-1]
         every = torch.log_softmax(logits, -1)[len(prompt) - 1 :]
         one = every.gather(1, torch.tensor(completion)[:, None])[:, 0]
-        there = own[row, : len(completion)]
+        there = counted[row, : len(completion)]
         plain[0, row, : len(one)] = one.detach() * there
         plain[1, row, : len(one)] = -(every.exp() * every).sum(-1).detach() * there
         total = total + (one * there * weights[row, : len(one)]).sum()
@@ -339,7 +337,7 @@ def test_episodes_of_a_row_are_scored_as_each_by_itself(words: Qwen2Tokenizer) -
     model.train()
     with own_tokens_scored():
         scores: Any
-        scores, entropies = scored_as_one(model, ids, mask, own)
+        scores, entropies = scored_as_one(model, ids, mask, counted)
         (scores * weights).sum().backward()
     torch.testing.assert_close(torch.stack([scores, entropies]), plain)
     for first, second in zip(gradients(), expected, strict=True):
@@ -353,13 +351,13 @@ def small() -> nn.Sequential:
 
 def train(model: nn.Module, optimizer: Optimizer, steps: int) -> None:
     for _ in range(steps):
-        inputs, wanted = torch.randint(11, (16,)), torch.randint(3, (16,))
+        inputs, labels = torch.randint(11, (16,)), torch.randint(3, (16,))
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(inputs), wanted).backward()  # type: ignore[no-untyped-call]
+        nn.functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
 
-def test_matrices_go_to_muon_and_embeddings_norms_and_biases_to_adamw() -> None:
+def test_muon_gets_matrices_and_adamw_the_rest() -> None:
     model = small()
     optimizer = optimizer_of(model, ratio=2.0)
     assert isinstance(optimizer, MuonAdamW)
@@ -372,11 +370,11 @@ def test_matrices_go_to_muon_and_embeddings_norms_and_biases_to_adamw() -> None:
     assert (muon["lr"], adamw["lr"]) == (2.0, 1.0)
     tied = nn.ModuleDict({"embed": nn.Embedding(11, 6), "head": nn.Linear(6, 11, bias=False)})
     tied["head"].weight = tied["embed"].weight
-    # Nothing is left for Muon, which takes no empty list.
+    # Nothing is left for Muon, which rejects an empty list.
     assert type(optimizer_of(tied, ratio=2.0)) is AdamW
 
 
-def test_a_schedule_moves_both_halves() -> None:
+def test_schedule_scales_both_optimizers() -> None:
     model = small()
     optimizer = optimizer_of(model, ratio=2.0)
     schedule = LambdaLR(optimizer, lambda step: 0.01 if step < 2 else 0.0)

@@ -1,4 +1,4 @@
-"""A training run's folder: what a kill leaves, what a resumed run forgets; and its alarms."""
+"""A training run's folder after kills and resumes, and its alarms."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ from tests.training import tiny
 from tests.training.tiny import validation
 from training import run
 from training.recipe import Setting, load_recipe
-from training.run import STATE, WINDOW, Step, TrainingAlarm, TrainingRun, opened, read_steps
+from training.run import STATE, WINDOW, Step, TrainingAlarm, TrainingRun, open_training, read_steps
 
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 
@@ -34,8 +34,8 @@ def scored(step: int) -> Scored:
 
 
 def validate(training: TrainingRun, step: int, correct: float, wrong: float = 0.0) -> None:
-    made = validation(step, correct=correct, hallucination=wrong)
-    training.add_validation(made, [scored(step)])
+    row = validation(step, correct=correct, hallucination=wrong)
+    training.add_validation(row, [scored(step)])
 
 
 def make_step(training: TrainingRun, number: int) -> None:
@@ -52,8 +52,8 @@ def make_checkpoint(training: TrainingRun, number: int, correct: float) -> None:
 
 
 def killed(out: Path, correct: Sequence[float], steps: int) -> None:
-    """A run that was killed after so many steps: a checkpoint every second one."""
-    with tiny.begun(SETTING, out) as training:
+    """Make a run that was killed after `steps`, with a checkpoint every second step."""
+    with tiny.started(SETTING, out) as training:
         validate(training, 0, 0.0)
         left = iter(correct)
         for number in range(1, steps + 1):
@@ -63,8 +63,7 @@ def killed(out: Path, correct: Sequence[float], steps: int) -> None:
 
 
 def refused(setting: Setting, out: Path) -> str:
-    """Why a run is not resumed."""
-    return the_error(tiny.begun(setting, out, resume=True).__enter__)
+    return the_error(tiny.started(setting, out, resume=True).__enter__)
 
 
 def hacking_seen(message: str) -> Any:
@@ -83,13 +82,13 @@ def stored(out: Path) -> list[int]:
 def test_a_resumed_run_continues_from_its_newest_checkpoint(tmp_path: Path) -> None:
     out = tmp_path / "run"
     killed(out, [0.3, 0.2], steps=5)
-    with tiny.begun(SETTING, out, resume=True) as training:
+    with tiny.started(SETTING, out, resume=True) as training:
         assert training.checkpoint == out / "checkpoints" / "checkpoint-4"
         assert [each.step for each in training.steps] == [1, 2, 3, 4]
         assert [each.step for each in training.validations] == [0, 2, 4]
         assert (training.tokens, training.cost_before) == (40, 2.0)
         assert training.seconds >= training.state["seconds"]
-        # Step 5 was under way when the run was killed: it is made again.
+        # Step 5 was under way when the run was killed: it is repeated.
         assert stored(out) == [0, 1, 2, 2, 3, 4, 4]
         # Only one process works on a run.
         assert refused(SETTING, out)
@@ -109,14 +108,14 @@ def test_torn_files_do_not_count(tmp_path: Path, steps: int) -> None:
         with (out / f"{name}.jsonl").open("a") as lines:
             lines.write(line)
     whole = out / "checkpoints" / "checkpoint-2" if steps == 3 else None
-    with tiny.begun(SETTING, out, resume=True) as training:
+    with tiny.started(SETTING, out, resume=True) as training:
         assert training.checkpoint == whole
         assert [each.step for each in training.steps] == ([1, 2] if whole else [])
         assert names(out) == (["checkpoint-2"] if whole else [])
         assert stored(out) == ([0, 1, 2, 2] if whole else [])
 
 
-def test_another_run_is_not_resumed(tmp_path: Path) -> None:
+def test_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"
     killed(out, [0.3], steps=2)
     before = (out / "trajectories.jsonl").read_bytes()
@@ -136,36 +135,36 @@ def test_a_run_is_not_resumed_over_other_mail(tmp_path: Path) -> None:
     recipe = tiny.recipe(golden, "judging.validation=offline")
     setting, out = Setting("grpo", recipe, 0), tmp_path / "run"
     make_inbox(db, [raw("<1@t>"), raw("<2@t>", subject="Other")])
-    with tiny.begun(setting, out) as training:
+    with tiny.started(setting, out) as training:
         make_step(training, 1)
     db.rename(moved)
     make_inbox(db, [raw("<1@t>"), raw("<2@t>", subject="Another")])
     assert "begun with inbox=" in refused(setting, out)
     moved.replace(db)
-    with tiny.begun(setting, out, resume=True) as training:
+    with tiny.started(setting, out, resume=True) as training:
         assert training.setting == setting
 
 
 def test_a_run_may_resume_with_another_server_and_limit(tmp_path: Path) -> None:
-    """Jobs of a cluster that begin again are on other machines."""
+    """A cluster restarts jobs on other machines."""
     elsewhere = ["grpo.vllm.server=http://b:8000", "judging.max_cost_usd=90"]
     changes = (["grpo.vllm.server=http://a:8000"], elsewhere, ["grpo.vllm.memory=0.3"])
     here, there, other = (Setting("grpo", load_recipe("talk-multi", each), 0) for each in changes)
     out = tmp_path / "run"
-    with tiny.begun(here, out) as training:
+    with tiny.started(here, out) as training:
         make_step(training, 1)
-    with tiny.begun(there, out, resume=True) as training:
+    with tiny.started(there, out, resume=True) as training:
         assert training.setting == there
     assert "begun with grpo.vllm.memory" in refused(other, out)
 
 
-def test_what_can_not_be_opened(tmp_path: Path) -> None:
+def test_runs_that_can_not_be_opened(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    # What fails before its first episode leaves nothing behind.
-    with pytest.raises(UserError, match="no such model"), tiny.begun(SETTING, out):
+    # A run that fails before its first episode leaves nothing behind.
+    with pytest.raises(UserError, match="no such model"), tiny.started(SETTING, out):
         raise UserError("no such model")
     assert not out.exists()
-    with pytest.raises(UserError, match="no more money"), tiny.begun(SETTING, out) as training:
+    with pytest.raises(UserError, match="no more money"), tiny.started(SETTING, out) as training:
         make_step(training, 1)
         raise UserError("no more money")
     (out / "COMPLETE").touch()
@@ -173,23 +172,23 @@ def test_what_can_not_be_opened(tmp_path: Path) -> None:
         (out, False, "is there already"), (out, True, "is complete"),
         (tmp_path / "none", True, "no run to resume"), (None, True, "with --out"),
     ):  # fmt: skip
-        assert words in the_error(opened(SETTING, folder, tmp_path, resume=resume).__enter__)
+        assert words in the_error(open_training(SETTING, folder, tmp_path, resume=resume).__enter__)
 
 
 def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with tiny.begun(SETTING, out) as training:
+    with tiny.started(SETTING, out) as training:
         assert training.best is None
         validate(training, 0, 0.9)
-        for step, correct, kept in (
+        for step, correct, left in (
             (2, 0.3, ["checkpoint-2"]),
             (4, 0.6, ["checkpoint-4"]),
             (6, 0.5, ["checkpoint-4", "checkpoint-6"]),
-            # The earliest of equals. What the start could do does not count.
+            # The earliest of equals. The start does not count.
             (8, 0.6, ["checkpoint-4", "checkpoint-8"]),
         ):
             make_checkpoint(training, step, correct)
-            assert names(out) == kept
+            assert names(out) == left
         # Of two with as many right, the one with fewer wrong answers. It has no folder yet.
         validate(training, 9, 0.6, -0.1)
         assert training.best_checkpoint is None
@@ -198,7 +197,7 @@ def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 4, 6, 8]
     # With early noise a start is chosen from the last stage.
     recipe = tiny.recipe("sft.early_noise.guesses=0")
-    with tiny.begun(Setting("sft", recipe, 3), tmp_path / "start") as training:
+    with tiny.started(Setting("sft", recipe, 3), tmp_path / "start") as training:
         chosen = []
         for step, share in ((0, 0.9), (10, 0.8), (15, 0.3), (20, 0.2)):
             validate(training, step, share)
@@ -214,7 +213,7 @@ def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
             accuracy = 0.5 * (1 - abstention)
             training.add_step(Step(number, 1.0, 1, abstention=abstention, accuracy=accuracy))
 
-    with tiny.begun(SETTING, out) as training:
+    with tiny.started(SETTING, out) as training:
         start = validation(0, correct=0.4, abstention=0.2, accuracy=0.4)
         training.add_validation(start, [scored(0)])
         go_on(training, 1, 12, 0.2)
@@ -226,7 +225,7 @@ def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
         make_checkpoint(training, 29, 0.1)
     assert {"step", "kind", "message"} == set(raised[0])
     assert [each["kind"] for each in raised] == ["collapse to abstention", "hacking"]
-    with tiny.begun(SETTING, out, resume=True) as training:
+    with tiny.started(SETTING, out, resume=True) as training:
         assert training.alarms == raised
         go_on(training, 30, 33, 1.0)
         assert training.alarms == raised
@@ -234,7 +233,7 @@ def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
 
 def test_steps_of_one_batch_count_once_for_alarms(tmp_path: Path) -> None:
     setting = SETTING._replace(recipe=tiny.recipe("grpo.minibatches=2", "grpo.steps=20"))
-    with tiny.begun(setting, tmp_path / "run") as training:
+    with tiny.started(setting, tmp_path / "run") as training:
         for number in range(1, 2 * WINDOW + 1):
             assert not training.alarms
             training.add_step(Step(number, 0.0, 0, ratio_mean=1.5))
@@ -245,7 +244,7 @@ def test_steps_of_one_batch_count_once_for_alarms(tmp_path: Path) -> None:
 def test_steps_and_alarms_are_safe_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "\x1b[2J\x1b]0;title\x07\u202etxt [red]x[/] \r\n\x9b31m \ud800"
     steps = [Step(n, 10.0 * n, 5_000 * n, reward=0.5, groups=8, flat_groups=2) for n in (1, 2)]
-    with hacking_seen(hostile), tiny.begun(SETTING, tmp_path / "run") as training:
+    with hacking_seen(hostile), tiny.started(SETTING, tmp_path / "run") as training:
         for step in steps:
             training.add_step(step)
         training.add_validation(validation(2, accuracy=0.62), [scored(2)])
@@ -257,7 +256,7 @@ def test_steps_and_alarms_are_safe_text(tmp_path: Path, capsys: pytest.CaptureFi
     assert alarm.isprintable() and "[red]x[/]" in alarm
 
 
-# Always the same noises: an honest run may raise an alarm once in some thousands.
+# Fixed noise: an honest run may raise an alarm once in some thousand runs.
 settled = settings(derandomize=True, max_examples=50)
 seeds = st.integers(0, 10**6)
 COLLAPSED = {"abstention": 0.98, "accuracy": 0.02, "reward": 0.09}
@@ -266,7 +265,7 @@ COLLAPSED = {"abstention": 0.98, "accuracy": 0.02, "reward": 0.09}
 def rise(seed: int, steps: int = 60, questions: int = 8, rollouts: int = 8) -> list[Step]:
     rng = np.random.default_rng(seed)
     first, last = rng.uniform(0.2, 0.5), rng.uniform(0.6, 0.9)
-    made = []
+    rows = []
     for number in range(steps):
         part = number / steps
         accuracy = first + (last - first) * part
@@ -280,12 +279,12 @@ def rise(seed: int, steps: int = 60, questions: int = 8, rollouts: int = 8) -> l
         malformed = float(rng.poisson(total * (0.02 + 0.3 * (1 - part))))
         # Effort gives most groups a spread, were all of their answers right.
         flat = int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5))
-        made.append(Step(
+        rows.append(Step(
             number + 1, 2.0 * number, 10_000 * number, learning_rate=3e-4, reward=reward,
             accuracy=right / total, hallucination=wrong / total, abstention=withheld / total,
             format_errors=malformed / total, groups=questions, flat_groups=flat,
         ))  # fmt: skip
-    return made
+    return rows
 
 
 def planted(steps: Sequence[Step], plant: Callable[[int], dict[str, Any]]) -> list[Step]:
@@ -293,7 +292,7 @@ def planted(steps: Sequence[Step], plant: Callable[[int], dict[str, Any]]) -> li
 
 
 def over_time(steps: Sequence[Step]) -> list[tuple[int, TrainingAlarm]]:
-    """The first alarm of each kind in a run that looks at every step, with its step."""
+    """Return the first alarm of each kind, with its step, if all steps are checked."""
     first: dict[str, tuple[int, TrainingAlarm]] = {}
     start = validation(0, abstention=0.25, accuracy=0.21)
     for end, step in enumerate(steps, start=1):
@@ -304,7 +303,7 @@ def over_time(steps: Sequence[Step]) -> list[tuple[int, TrainingAlarm]]:
 
 @settled
 @given(seed=seeds, questions=st.sampled_from([8, 12]), rollouts=st.integers(4, 8))
-def test_an_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollouts: int) -> None:
+def test_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollouts: int) -> None:
     assert over_time(rise(seed, questions=questions, rollouts=rollouts)) == []
 
 
@@ -312,7 +311,7 @@ def test_no_alarm() -> None:
     for steps in (
         *(rise(0, length) for length in (0, 1, WINDOW - 1, WINDOW)),
         [Step(number, number, 0, loss=3.0 / number) for number in range(1, 60)],
-        # Abstention near 1 is right where accuracy on the other questions does not fall.
+        # Abstention near 1 is right if accuracy on the other questions does not fall.
         planted(rise(0), lambda step: {"abstention": min(0.95, 0.2 + step / 40)}),
         planted(rise(0), lambda _: dict.fromkeys(COLLAPSED, np.nan)),
         planted(rise(0), lambda step: {"ratio_mean": 1 + 0.05 * (-1) ** step}),
@@ -325,7 +324,7 @@ def test_no_alarm() -> None:
     [
         (COLLAPSED, "collapse to abstention", "grpo.rate (now 0.0003)"),
         ({"flat_groups": 7, "accuracy": 0.95}, "no spread", "harder questions"),
-        # Where most fail it comes sooner.
+        # It comes sooner if most fail.
         ({"flat_groups": 6, "accuracy": 0.05}, "no spread", "easier questions"),
         ({"ratio_mean": 0.6}, "engine against trainer", "0.60 times as likely"),
     ],
@@ -339,7 +338,7 @@ def test_a_failure_is_alarmed_once(plant: dict[str, Any], kind: str, words: str,
     assert words in alarm.message
 
 
-def test_a_collapse_in_the_first_steps_is_seen_against_the_validation_before_them() -> None:
+def test_early_collapse_is_seen_against_the_first_validation() -> None:
     [(step, alarm)] = over_time(planted(rise(0), lambda _: {"abstention": 1.0, "accuracy": 0.0}))
     assert step == WINDOW
     assert "25% did at the start" in alarm.message

@@ -1,4 +1,4 @@
-"""From episodes to verdicts, rewards, what TRL gets of a step, and the figures of validations."""
+"""From episodes to verdicts and rewards, TRL's columns, and the figures of validations."""
 
 import asyncio
 import dataclasses
@@ -29,26 +29,26 @@ from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, FLAT, IDK, LOST, RIGHT, SOMETHING, SPREAD, WRONG
 from training import grpo, validation
 from training.cli import load_material
-from training.judging import CHARS, Judges, RelativeJudge, shown
+from training.judging import CHARS, Judges, RelativeJudge, prompt_input
 from training.recipe import Setting
 from training.roller import Roller, StepBatch
 from training.rollout import Material
-from training.run import EPISODES, by_second
+from training.run import EPISODES, with_second_judge
 from training.start import Start, load_start
 
 
 class Fixed(OfflineJudge):
-    """Finds no answer right, or fails on each; notes how many calls are under way at once."""
+    """Finds every answer wrong, or fails on it; records the peak of concurrent calls."""
 
     def __init__(self, name: str, correct: bool | None) -> None:
         self.name, self._correct = name, correct
-        self.most = self._now = 0
+        self.peak = self._now = 0
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
         self._now += 1
-        self.most = max(self.most, self._now)
+        self.peak = max(self.peak, self._now)
         await asyncio.sleep(0)
         self._now -= 1
         return await super().judge(question, answer, mails)
@@ -70,7 +70,7 @@ Roll = Callable[..., Rolled]
 
 @pytest.fixture
 def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
-    """Rolls out one step: the questions' numbers, and what the model says each time."""
+    """Return a function that rolls out a step: the questions' numbers, the model's replies."""
 
     def rolled(
         numbers: Sequence[int], rounds: Sequence[Sequence[AssistantMessage]], *changes: str,
@@ -80,7 +80,7 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
         table: Any = recipe.grpo
         engine: Any = scripted.Script(start.tokenizer, rounds)
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        with tiny.begun(Setting("grpo", recipe, 0), out) as training:
+        with tiny.started(Setting("grpo", recipe, 0), out) as training:
             roller = Roller(training, table, start.tokens, material, judges)
             batch = roller.roll([material.questions[each] for each in numbers], 5, engine)
         handed = batch.for_trl(start.end_id)
@@ -94,12 +94,12 @@ def places(material: Material, answerable: bool) -> list[int]:
     return [n for n, each in enumerate(material.questions) if each.answerable is answerable]
 
 
-def test_trl_gets_the_rewards_that_trajectories_have(roll: Roll, material: Material) -> None:
+def test_trl_gets_the_stored_rewards(roll: Roll, material: Material) -> None:
     numbers = [places(material, True)[0], places(material, False)[0]]
     handed, batch, stored = roll(numbers, [[*SPREAD, *SPREAD]])
     totals = [each.reward["total"] for each in stored if each.reward is not None]
     assert handed["rewards"] == totals
-    # An answer without a mail read counts as wrong; abstention is right where nothing answers.
+    # An answer without a mail read is wrong; abstention is right on unanswerable questions.
     first, second = totals[:4], totals[4:]
     assert first[0] == first[3] < first[1] == first[2]
     assert max(first) < second[1]
@@ -107,16 +107,16 @@ def test_trl_gets_the_rewards_that_trajectories_have(roll: Roll, material: Mater
     assert [each.question_id for each in stored] == ids
     assert [each.policy["group"] for each in stored] == [f"5/{each}" for each in ids]
     assert {each.policy["step"] for each in stored} == {5}
-    owns = [each.transcript.own for group in batch.rollouts for each in group]
+    owns = [each.transcript.sampled for group in batch.rollouts for each in group]
     assert handed["env_mask"] == owns
-    found = batch.figures
-    assert found["reward"] == pytest.approx(sum(totals) / 8)
-    assert sum(found["components"].values()) == pytest.approx(found["reward"])
-    assert (found["groups"], found["flat_groups"]) == (2, 0)
-    assert found["hallucination"] == found["abstention"] == 0.5
+    figures = batch.figures
+    assert figures["reward"] == pytest.approx(sum(totals) / 8)
+    assert sum(figures["components"].values()) == pytest.approx(figures["reward"])
+    assert (figures["groups"], figures["flat_groups"]) == (2, 0)
+    assert figures["hallucination"] == figures["abstention"] == 0.5
 
 
-def test_a_group_with_an_unjudged_member_is_left_out_whole(
+def test_group_with_an_unjudged_member_is_masked(
     roll: Roll, material: Material, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Abstentions need no judge: left in, they alone would gain the advantage."""
@@ -143,14 +143,14 @@ def test_an_outage_is_waited_out(
     roll: Roll, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """What could not be judged is judged again, although the model had been given up by then."""
+    """Unjudged episodes are judged again, even after the judge was given up."""
     monkeypatch.setattr("training.roller.WAITS", (0.0,) * 5)
-    asked = Counter[str]()
+    requests = Counter[str]()
 
     def provider(request: Request) -> Reply:
         animal = "lion" if "lion" in str(request.messages) else "zebra"
-        asked[animal] += 1
-        if animal == "zebra" and asked[animal] <= 40:
+        requests[animal] += 1
+        if animal == "zebra" and requests[animal] <= 40:
             return refuses(503, "Service unavailable.")
         return says(json.dumps({"reason": "so", "verdict": "incorrect"}))
 
@@ -164,7 +164,7 @@ def test_an_outage_is_waited_out(
     assert "11 of 12 episodes could not be judged (failed: " in capsys.readouterr().err
     assert (batch.figures["unjudged"], batch.outage) == (0, None)
     # Nothing is paid twice.
-    assert asked["lion"] == 1
+    assert requests["lion"] == 1
 
 
 def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.M
     monkeypatch.setattr("training.roller.JUDGED_AT_ONCE", 3)
     judge = Fixed("no/1", False)
     roll(places(material, True)[:2], [[SOMETHING] * 8], judges=Judges(judge, F1Judge()))
-    assert judge.most == 3
+    assert judge.peak == 3
 
 
 def test_spare_groups_replace_those_without_spread(roll: Roll, material: Material) -> None:
@@ -180,14 +180,14 @@ def test_spare_groups_replace_those_without_spread(roll: Roll, material: Materia
     names = ("groups", "flat_groups", "replaced")
     handed, batch, stored = roll(numbers, [[*SPREAD, *FLAT, *SPREAD]], "grpo.spare=1")
     assert len(handed["rewards"]) == 8 and len(stored) == 12
-    asked = [material.questions[number].id for number in numbers]
-    # What teaches nothing is counted, and not trained on.
+    question_ids = [material.questions[number].id for number in numbers]
+    # Flat groups are counted, but not trained on.
     rolled = [each.episode.question.id for group in batch.rollouts for each in group]
-    assert rolled == [asked[0]] * 4 + [asked[2]] * 4
+    assert rolled == [question_ids[0]] * 4 + [question_ids[2]] * 4
     assert [batch.figures[name] for name in names] == [3, 1, 1]
     assert batch.sampled == sum(each.rubric["completion_tokens"] for each in stored)
     assert batch.figures["abstention"] == 8 / 12
-    # Where too few have spread, flat ones are left; where all have it, spare ones are.
+    # If too few groups have spread, flat ones stay; if all have it, spare ones are dropped.
     for rounds, figures in (([*FLAT] * 3, [3, 3, 0]), ([*SPREAD] * 3, [3, 0, 0])):
         handed, batch, _ = roll(numbers, [rounds], "grpo.spare=1")
         assert len(handed["rewards"]) == 8
@@ -199,7 +199,7 @@ def ranking(scores: list[float] | None) -> Judges:
     return scripted.JUDGES._replace(relative=relative)
 
 
-def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Material) -> None:
+def test_comparison_gives_a_flat_group_spread(roll: Roll, material: Material) -> None:
     bands = ("reward.out=-0.4", "reward.wrong=-0.9", "reward.lost=-1.9")
     changes = ("judging.relative=openai/gpt-4.1", "reward.relative=0.2", *bands)
     numbers = places(material, True)[:2]
@@ -217,7 +217,7 @@ def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Mater
     assert (batch.figures["flat_groups"], batch.figures["unranked"]) == (1, 2)
 
 
-# ---- Rollouts compared with each other: what a model is shown, and what its scores are worth.
+# ---- Rollouts compared with each other: the prompt, and the scores' effect on the reward.
 
 
 def group(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Scored]:
@@ -242,25 +242,25 @@ def test_scores(reply: Reply, expected: Any, begin: Begin) -> None:
         assert asyncio.run(judge.rank(group(begin, RIGHT, WRONG))) == expected
 
 
-def test_what_all_did_first_is_shown_once(begin: Begin) -> None:
+def test_shared_steps_are_shown_once(begin: Begin) -> None:
     looks = message(search("lease"))
     decline = [looks, message(read(CREW)), *DECLINE]
-    told = shown(group(begin, [looks, *RIGHT], [looks, *WRONG], decline))
-    [first] = told["shared"]
+    prompt = prompt_input(group(begin, [looks, *RIGHT], [looks, *WRONG], decline))
+    [first] = prompt["shared"]
     assert first["calls"][0]["tool"] == "search_emails"
-    assert json.dumps(told).count('"search_emails"') == 1
-    tools = [[each["calls"][0]["tool"] for each in one["steps"]] for one in told["attempts"]]
+    assert json.dumps(prompt).count('"search_emails"') == 1
+    tools = [[each["calls"][0]["tool"] for each in one["steps"]] for one in prompt["attempts"]]
     assert tools == [["read_email", "return_final_answer"]] * 3
-    assert [one["attempt"] for one in told["attempts"]] == [1, 2, 3]
-    assert told["question"]
+    assert [one["attempt"] for one in prompt["attempts"]] == [1, 2, 3]
+    assert prompt["question"]
     # The gold answer is not needed, so that it is not sent.
-    assert "gold" not in json.dumps(told)
+    assert "gold" not in json.dumps(prompt)
 
 
 def test_long_rollouts_are_cut_to_fit(begin: Begin) -> None:
     long = [AssistantMessage("word " * 9_000), *RIGHT]
-    told = json.dumps(shown(group(begin, *[long, [message(read(LEASE)), *long]] * 4)))
-    assert CHARS / 4 < len(told) < 1.5 * CHARS
+    prompt = json.dumps(prompt_input(group(begin, *[long, [message(read(LEASE)), *long]] * 4)))
+    assert CHARS / 4 < len(prompt) < 1.5 * CHARS
 
 
 # ---- Validations: by the second judge, on the same questions always.
@@ -269,42 +269,42 @@ NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), ans
 
 
 def unanswerable(scored: Scored) -> Scored:
-    """The same episode, as if nothing answered its question."""
+    """Make the episode's question unanswerable."""
     rubric = {**scored.trajectory.rubric, "answerable": False}
-    made = dataclasses.replace(scored.trajectory, rubric=rubric, question=NONE.to_row())
-    return Scored(NONE, made)
+    trajectory = dataclasses.replace(scored.trajectory, rubric=rubric, question=NONE.to_row())
+    return Scored(NONE, trajectory)
 
 
 def test_figures_are_the_benchmarks_by_the_second_judge(begin: Begin) -> None:
-    """What the reward's judge finds does not count."""
-    made = scripted.rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST)
-    scored = scripted.score(NO, made, OfflineJudge())
-    found, estimates = validation.validation_of(scored, 0), validation.figures_of(scored)
-    decided = [by_second(each) for each in scored]
+    """The reward judge's verdicts do not count."""
+    played = scripted.rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST)
+    scored = scripted.score(NO, played, OfflineJudge())
+    row, estimates = validation.validation_of(scored, 0), validation.figures_of(scored)
+    decided = [with_second_judge(each) for each in scored]
     figures: Any = model_metrics(decided, ["offline", "no"])
     for name in ("accuracy", "hallucination", "abstention", "turns", "effort"):
-        assert getattr(found, name) == figures[name]["value"] == estimates[name]["value"]
+        assert getattr(row, name) == figures[name]["value"] == estimates[name]["value"]
         # One question five times has no interval over questions.
         assert set(estimates[name]) >= {"value", "low", "high"}
-    assert found.format_errors == estimates["format_errors"]["value"] == 2 / 5  # of LOST alone
+    assert row.format_errors == estimates["format_errors"]["value"] == 2 / 5  # of LOST alone
     assert (estimates["n"], estimates["effort_when_correct"]["value"]) == (5, 2.0)
     # What was paid is the reward's own judge's.
     paid = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
-    assert found.reward == pytest.approx(sum(paid) / 5)
+    assert row.reward == pytest.approx(sum(paid) / 5)
     # There was no unanswerable question to invent an answer to.
-    assert found.hallucination_unanswerable is None
+    assert row.hallucination_unanswerable is None
     mixed = [scored[0], *map(unanswerable, scored[1:])]
     assert validation.validation_of(mixed, 0).hallucination_unanswerable == 0.25
 
 
-def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_path: Path) -> None:
+def test_best_checkpoint_is_tested(warm: Path, home: Path, tmp_path: Path) -> None:
     metrics = json.loads((warm / "metrics.json").read_text("utf-8"))
     start = load_start(str(warm / metrics["best_checkpoint"]))
     recipe = tiny.recipe()
-    with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
+    with tiny.started(Setting("sft", recipe, 0), tmp_path / "again") as training:
         load = partial(load_material, recipe.data)
-        examiner = validation.Examiner(training, scripted.JUDGES, start, load)
-        again, episodes = validation.figures_on_test(examiner, examiner.by_transformers)
+        evaluator = validation.Evaluator(training, scripted.JUDGES, start, load)
+        again, episodes = validation.figures_on_test(evaluator, evaluator.by_transformers)
     assert json.loads(json.dumps(again)) == metrics["test"]
     stored = [each.messages for each in read_trajectories(warm / EPISODES)]
     assert [each.trajectory.messages for each in episodes] == stored

@@ -1,4 +1,4 @@
-"""The warm start: its batches, rates and files, and the model made from nothing."""
+"""The warm start: its batches, rates and files, and the new model."""
 
 import json
 import math
@@ -21,12 +21,12 @@ from training.start import Start, make_start
 from training.supervised import _batches, rate_at
 
 
-def test_the_run_writes_what_the_contract_names(warm: Path) -> None:
+def test_run_writes_the_files_of_the_contract(warm: Path) -> None:
     metrics = json.loads((warm / "metrics.json").read_text("utf-8"))
     assert {"validation", "best_checkpoint", "seconds", "tokens", "cost_usd"} <= set(metrics)
     assert [each["step"] for each in metrics["validation"]] == [0, 10, 15, 20]
-    for each in metrics["validation"]:
-        assert Validation(**each).n == 3
+    for row in metrics["validation"]:
+        assert Validation(**row).n == 3
     steps = read_steps(warm)
     assert [each.step for each in steps] == [10, 15, 20]
     assert (steps[-1].loss or math.inf) < (steps[0].loss or 0.0) - 0.1
@@ -36,27 +36,27 @@ def test_the_run_writes_what_the_contract_names(warm: Path) -> None:
         assert (warm / name).is_file()
     best = warm / metrics["best_checkpoint"]
     assert (best / STATE).is_file()
-    # The best one and the last are kept, and no other.
-    kept = {each.name for each in (warm / "checkpoints").glob("checkpoint-*")}
-    assert kept == {best.name, "checkpoint-20"}
+    # Only the best one and the last are kept.
+    names = {each.name for each in (warm / "checkpoints").glob("checkpoint-*")}
+    assert names == {best.name, "checkpoint-20"}
 
 
 def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
     table = tiny.recipe().sft
     assert table is not None
     conversations = [
-        each.messages
-        for each in read_trajectories(warm / "trajectories.jsonl")
-        if any(message["role"] == "assistant" for message in each.messages)
+        trajectory.messages
+        for trajectory in read_trajectories(warm / "trajectories.jsonl")
+        if any(message["role"] == "assistant" for message in trajectory.messages)
     ]
     examples, batches = _batches(table, [conversations] * 2, start.tokens, 7)
     first, second = table.stages
     sizes = [each.batch for each in (first, second) for _ in range(each.steps)]
     assert [len(each) for each in batches] == sizes
     for place in {place for batch in batches[: first.steps] for place in batch}:
-        # One turn of the model's, and nothing behind it.
-        own = [each for each in examples[place].labels if each != NO_LOSS]
-        assert own.count(start.end_id) == 1
+        # One turn of the model, and nothing after it.
+        counted = [each for each in examples[place].labels if each != NO_LOSS]
+        assert counted.count(start.end_id) == 1
         assert examples[place].labels[-1] == start.end_id
     whole = {tuple(marked_tokens(each, start.tokens).input_ids) for each in conversations}
     for place in {place for batch in batches[first.steps :] for place in batch}:
@@ -65,7 +65,7 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
     assert _batches(table, [conversations] * 2, start.tokens, 8)[1] != batches
 
 
-def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -> None:
+def test_early_noise_is_for_all_stages_but_the_last(home: Path) -> None:
     good = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
     hasty = good.model_copy(update={"gives_up": 1.0})
     stages = tuple(SftStage(steps=2, batch=each) for each in (2, 3, 1))
@@ -80,16 +80,16 @@ def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -
     assert lengths == {6} and max(early_lengths) > 6  # a search and the answer alone
 
 
-def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, begin: Begin) -> None:
+def test_answer_stage_needs_a_mail_before_the_answer(start: Start, begin: Begin) -> None:
     searched, final = message(search("lease")), message(answer("May", "m1"))
-    made = rollouts(begin, [searched, message(read("m1")), final], [searched, final])
-    answered, gave_up = (each.episode for each in made)
+    played = rollouts(begin, [searched, message(read("m1")), final], [searched, final])
+    answered, gave_up = (each.episode for each in played)
     table = Sft(stages=(SftStage(part="answer", steps=3, batch=2),))
     stored = [gave_up.messages, answered.messages]
     examples, batches = _batches(table, [stored], start.tokens, 0)
     [(ids, labels)] = examples
-    own = [each for each in labels if each != NO_LOSS]
-    assert own == ids[-len(own) :] == start.tokens.turn(answered.messages[-2])
+    counted = [each for each in labels if each != NO_LOSS]
+    assert counted == ids[-len(counted) :] == start.tokens.turn(answered.messages[-2])
     assert batches == [[0, 0]] * 3
     error = the_error(_batches, table, [[gave_up.messages]], start.tokens, 0)
     assert "no conversation reads a mail" in error
@@ -107,12 +107,12 @@ def test_rates() -> None:
     assert rate_at(stages, 20) == 0.0
 
 
-# ---- A model made from nothing. Its tokenizer cuts a conversation the same turn by turn and whole.
+# ---- A new model, whose tokenizer encodes a conversation the same by turns and at once.
 
 
 @pytest.fixture(scope="module")
 def conversations(training_home: Path) -> list[list[ChatMessage]]:
-    """What an expert who errs in every way says of a world."""
+    """Play an expert with every kind of error on a world."""
     with tiny.at(training_home):
         recipe = tiny.recipe()
         material, known = load_material(recipe.data, "train"), planted_in(recipe.data)
@@ -122,33 +122,33 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
 
 
 @pytest.fixture(scope="module")
-def made(conversations: list[list[ChatMessage]]) -> Start:
-    """nano's own start: its vocabulary, its template, its phrases."""
+def new_start(conversations: list[list[ChatMessage]]) -> Start:
+    """Make nano's start, with its vocabulary, template and phrases."""
     recipe = tiny.recipe("model.scratch.vocabulary=4_000")
     assert recipe.model.scratch is not None
     return make_start(recipe, recipe.model.scratch, conversations, 0)
 
 
 def agrees(messages: Sequence[ChatMessage], start: Start) -> bool:
-    """Whether what grew turn by turn is what the whole is cut into."""
+    """Return True if encoding turn by turn equals encoding at once."""
     grown = marked_tokens(messages, start.tokens).input_ids
     at_once = whole(start.tokenizer, messages)
-    # Behind the last end mark the template writes a line end.
+    # After the last end mark the template writes a line end.
     return at_once[: len(grown)] == grown and len(at_once) <= len(grown) + 1
 
 
-def test_the_parts_of_a_number_are_tokens_by_their_place(made: Start) -> None:
+def test_parts_of_numbers_have_tokens_by_their_place(new_start: Start) -> None:
     parts = [" 36", "-15-", "93", " 36", "-49", " $33", ",500", " $7", ",000", " 9", ",", " 2019"]
     parts += ["2019-01-", "12", "T11:", "46", 'Z","from":"']
-    ids = made.tokenizer.encode("".join(parts), add_special_tokens=False)
-    assert [made.tokenizer.decode([each]) for each in ids] == parts
+    ids = new_start.tokenizer.encode("".join(parts), add_special_tokens=False)
+    assert [new_start.tokenizer.decode([each]) for each in ids] == parts
 
 
-def test_turn_by_turn_is_as_the_whole(
-    made: Start, conversations: list[list[ChatMessage]], start: Start, trained: Path
+def test_encoding_by_turns_equals_encoding_at_once(
+    new_start: Start, conversations: list[list[ChatMessage]], start: Start, trained: Path
 ) -> None:
-    """For the expert, and for all that a model that knows next to nothing wrote in a GRPO run."""
+    """For the expert, and for all that an untrained model wrote in a GRPO run."""
     stored = [each.messages for each in read_trajectories(trained / "trajectories.jsonl")]
     assert len(conversations) > 50 and len(stored) > 30
-    assert [each for each in conversations if not agrees(each, made)] == []
+    assert [each for each in conversations if not agrees(each, new_start)] == []
     assert [each for each in stored if not agrees(each, start)] == []

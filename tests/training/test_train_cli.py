@@ -1,4 +1,4 @@
-"""`art-e train`: its questions, a run from nothing, the card of a run, a merged model."""
+"""`art-e train`: its questions, a run of a new model, the card of a run, a merged model."""
 
 import json
 import re
@@ -30,7 +30,7 @@ from tests import tiny_qwen
 from tests.builders import files_of, table, the_error, write_lines
 from tests.command_line import ANN, Run, json_of
 from tests.training import tiny
-from training.cli import card, kept_of, load_material, planted_in
+from training.cli import card, load_material, planted_in, rounding_retention
 from training.cli import merge_adapter as merge
 from training.recipe import Data, Recipe, Setting
 from training.rollout import Material
@@ -38,12 +38,12 @@ from training.rollout import Material
 changes = partial(tiny.flags, *tiny.FEW)
 
 
-def test_a_start_then_grpo_with_a_pause(art_e: Run, tmp_path: Path) -> None:
+def test_sft_then_grpo_with_a_pause(art_e: Run, tmp_path: Path) -> None:
     start, trained = tmp_path / "start", tmp_path / "trained"
     metrics = json_of(art_e("train", "sft", *changes(), "--out", start, "--json"))
     assert (metrics["run"], metrics["paused"]) == (str(start), None)
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 4]
-    # The start may be named as the model, in place of one that is made from nothing.
+    # The start may be named as the model, in place of a new one.
     command = ("train", "grpo", *changes(), "--set", f"model.base={start}", "--out", trained)
     result = art_e(*command, "--minutes", "0")
     assert result.exit_code == 75, result.output
@@ -64,16 +64,16 @@ def test_the_questions_of_a_split(art_e: Run, tmp_path: Path) -> None:
     for split, number in counts:
         out = tmp_path / split
         row = json_of(art_e(*words, "--split", split, "--out", out, "--json"))
-        asked, whole = load_questions(row["questions"]), load_material(tiny.recipe().data, split)
-        assert row["n"] == len(asked) >= number and {each.split for each in asked} == {split}
-        assert asked == (whole.held_out(3) if split == "test" else whole.questions)
+        rows, whole = load_questions(row["questions"]), load_material(tiny.recipe().data, split)
+        assert row["n"] == len(rows) >= number and {each.split for each in rows} == {split}
+        assert rows == (whole.held_out(3) if split == "test" else whole.questions)
         form = EpisodeForm.model_validate_json((out / "episode.json").read_text())
         assert form == tiny.recipe().episode
         with InboxFile(Path(row["db"])) as file:
-            check_questions(asked, file)
+            check_questions(rows, file)
 
 
-def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Path) -> None:
+def test_expected_fees_are_shown_before_the_start(art_e: Run, tmp_path: Path) -> None:
     """Without a key the run ends at its start."""
     costly = changes("judging.reward='openai/gpt-4.1'", "grpo.steps=100", "grpo.rollouts=8")
     command = ("train", "grpo", "--init", "start", "--out", tmp_path / "run", *costly)
@@ -99,18 +99,18 @@ def ids(material: Material) -> list[str]:
 
 def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
     train, validation = load_material(data, "train"), load_material(data, "validation")
-    for made, split in ((train, "train"), (validation, "validation")):
-        assert {each.split for each in made.questions} == {split}
-        assert {each.kind for each in made.questions} == set(data.kinds)
+    for material, split in ((train, "train"), (validation, "validation")):
+        assert {each.split for each in material.questions} == {split}
+        assert {each.kind for each in material.questions} == set(data.kinds)
     assert set(ids(train)) <= set(planted_in(data))
     one, other = (
-        {m for q in each.questions for m in q.message_ids} for each in (train, validation)
+        {m for q in part.questions for m in q.message_ids} for part in (train, validation)
     )
     assert not one & other
     assert not set(ids(train)) & set(ids(validation))
 
 
-def test_a_golden_set_may_be_held_out_beside_training_worlds(data: Data, tmp_path: Path) -> None:
+def test_golden_set_is_held_out_with_training_worlds(data: Data, tmp_path: Path) -> None:
     db = tmp_path / "held-out.duckdb"
     source = "synthetic:1000,seed=7,short,split="
     read_sources([f"{source}test"], db)
@@ -125,13 +125,13 @@ def test_a_golden_set_may_be_held_out_beside_training_worlds(data: Data, tmp_pat
 @pytest.mark.parametrize("share", [0.1, 0.34, 0.9])
 def test_the_share_of_unanswerable_questions_is_capped(data: Data, share: float) -> None:
     every = load_material(data.model_copy(update={"unanswerable": None}), "train").questions
-    kept = load_material(data.model_copy(update={"unanswerable": share}), "train").questions
-    assert [each for each in kept if each.answerable] == [each for each in every if each.answerable]
-    assert [each for each in every if each in kept] == kept
-    left, had = (sum(not each.answerable for each in some) for some in (kept, every))
-    assert left / len(kept) <= share
-    # One more would be too many, or there is none.
-    assert left == had or (left + 1) / (len(kept) + 1) > share
+    rows = load_material(data.model_copy(update={"unanswerable": share}), "train").questions
+    assert [each for each in rows if each.answerable] == [each for each in every if each.answerable]
+    assert [each for each in every if each in rows] == rows
+    left, had = (sum(not each.answerable for each in some) for some in (rows, every))
+    assert left / len(rows) <= share
+    # One more would be too many, or all are in.
+    assert left == had or (left + 1) / (len(rows) + 1) > share
 
 
 def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,21 +148,21 @@ def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch)
 def test_golden_set_of_home(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     material = load_material(data, "train")
     monkeypatch.setenv("ART_E_HOME", str(tmp_path))
-    own = Data(db=str(material.file.path), train_questions=5)
-    error = the_error(load_material, own, "train")
+    of_home = Data(db=str(material.file.path), train_questions=5)
+    error = the_error(load_material, of_home, "train")
     assert "no golden set at " in error and "art-e golden import" in error
     (tmp_path / "golden").mkdir()
     for name in ("train", "test"):
         rows = (json.dumps(each.to_row() | {"split": name}) for each in material.questions)
         (tmp_path / "golden" / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    few = load_material(own, "train")
+    few = load_material(of_home, "train")
     assert len(few.questions) == 5
-    assert ids(load_material(own, "train")) == ids(few)
+    assert ids(load_material(of_home, "train")) == ids(few)
     # Training alone has fewer.
-    assert len(load_material(own, "test").questions) == len(material.questions)
-    named = Data(questions=str(tmp_path / "golden"), db=own.db)
+    assert len(load_material(of_home, "test").questions) == len(material.questions)
+    named = Data(questions=str(tmp_path / "golden"), db=of_home.db)
     assert ids(load_material(named, "train")) == ids(material)
-    # Nothing is planted for the expert in these.
+    # The expert has no evidence for these.
     assert not planted_in(named)
     counts = named.model_copy(update={"kinds": ("count",)})
     assert "split train has no question of count" in the_error(load_material, counts, "train")
@@ -181,7 +181,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:Futu
 
 @pytest.fixture
 def adapter(checkpoint: Path, adapter: Path, tmp_path: Path) -> Path:
-    """The checkpoint of a run with an adapter and all that a trainer leaves beside it."""
+    """Make the checkpoint of a run with an adapter and the trainer's other files."""
     folder = tmp_path / "annsecret" / "run"
     copy = shutil.copytree(adapter, folder / "checkpoints" / "checkpoint-12")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
@@ -190,7 +190,7 @@ def adapter(checkpoint: Path, adapter: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_a_merged_model_says_what_both_say(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
+def test_merged_model_computes_the_same(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "merged"
     left = out.parent / ".merged.partial"  # of a merge that was killed
     left.mkdir(parents=True)
@@ -208,7 +208,7 @@ def test_a_merged_model_says_what_both_say(checkpoint: Path, adapter: Path, tmp_
     assert torch.allclose(whole, both, atol=1e-4)
     assert not torch.allclose(whole, bare, atol=1e-2)
     assert "adapter_config.json" not in files_of(out)
-    # What servers make of it is the tokenizer that was saved.
+    # Servers load the same tokenizer as was saved.
     assert autotokenizer_matches(out, load_tokenizer(out, "merged"))
 
 
@@ -231,7 +231,7 @@ def rename_base(adapter: Path, name: str | None) -> None:
     write_lines(config, {**json.loads(config.read_text()), "base_model_name_or_path": name})
 
 
-def test_what_can_not_be_merged(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
+def test_merge_errors(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
     out, file, full = (tmp_path / each for each in ("merged", "file", "full"))
     file.write_text("mine")
     full.mkdir()
@@ -263,24 +263,28 @@ def test_a_copy_keeps_its_form(art_e: Run, trained: Path, db: Path, tmp_path: Pa
     assert trajectory.policy["max_output_tokens"] == form.turn_tokens
 
 
-# ---- The model card: no more than the metrics say, and no text becomes markup.
+# ---- The model card: it reports the metrics, and no text becomes markup.
 
 SMALL = table(__file__, "small.toml")
 
 
-def made(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **given: Any) -> str:
+def rendered_card(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **metrics: Any) -> str:
     setting = Setting(kind, Recipe.model_validate(recipe), 20_010)
     figures = {"best_checkpoint": "checkpoints/checkpoint-40", "seconds": 1.0, "cost_usd": 1.0}
-    return card(setting, {**figures, "tokens": 1, "test": None, "alarms": [], **given})
+    return card(setting, {**figures, "tokens": 1, "test": None, "alarms": [], **metrics})
 
 
-def test_what_a_card_says() -> None:
-    of_scratch = made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}])
+def test_card_content() -> None:
+    of_scratch = rendered_card(
+        alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}]
+    )
     greedy = {"n": 400, "accuracy": {"value": 0.81, "low": 0.77, "high": 0.85, "n": 267}}
     adapted = {"base": "Qwen/Qwen2.5-14B-Instruct", "lora": 8}
     data = {"questions": "/home/ann/secret/golden", "db": "/home/ann/secret/mail.duckdb"}
     golden = {"data": data, "judging": {"validation": "offline"}}
-    of_adapter = made({**SMALL, "model": adapted, **golden}, "sft", test={"greedy": greedy})
+    of_adapter = rendered_card(
+        {**SMALL, "model": adapted, **golden}, "sft", test={"greedy": greedy}
+    )
     for text, parts in (
         (of_scratch, ["- Step 1,200, abstention: lower the rate\n", "The test was not asked."]),
         (of_scratch, ["--init START --seed 20010", "local:RUN/checkpoints/checkpoint-40\n"]),
@@ -293,13 +297,13 @@ def test_what_a_card_says() -> None:
 
 
 def hostile(word: str) -> str:
-    """A card to which all that others write gives the same word, as a page."""
+    """Render a card whose untrusted texts are all `word` to HTML."""
     recipe = {
         **SMALL, "name": word, "model": {"base": word}, "data": {"questions": word},
         "judging": {"reward": word, "validation": f"other {word}"},
     }  # fmt: skip
     alarm = {"step": 1, "kind": word, "message": word}
-    body = made(recipe, alarms=[alarm], test={word: {"n": 1}}).split("---\n", 2)[2]
+    body = rendered_card(recipe, alarms=[alarm], test={word: {"n": 1}}).split("---\n", 2)[2]
     return str(MarkdownIt("commonmark").enable("table").render(body))
 
 
@@ -310,13 +314,13 @@ def hostile(word: str) -> str:
 @example("accuracy")
 @example("~0")
 def test_hostile_words_are_only_words(word: str) -> None:
-    shown, plain = hostile(word), hostile("word")
-    assert set(re.findall(r"</?(\w+)", shown)) == set(re.findall(r"</?(\w+)", plain))
+    page, plain = hostile(word), hostile("word")
+    assert set(re.findall(r"</?(\w+)", page)) == set(re.findall(r"</?(\w+)", plain))
     for tag in ("<h2>", "<td", "<li>", "<pre>"):
-        assert shown.count(tag) == plain.count(tag)
+        assert page.count(tag) == plain.count(tag)
 
 
-def test_what_rounding_takes_from_a_young_adapter_is_said() -> None:
+def test_rounding_retention_of_a_young_adapter_is_low() -> None:
     """bfloat16 has 8 bits: a change of a thousandth of a weight is often lost, a large one not."""
     torch.manual_seed(0)
     # The base's weights are of bfloat16.
@@ -324,9 +328,9 @@ def test_what_rounding_takes_from_a_young_adapter_is_said() -> None:
     plain = torch.nn.Sequential(layer.float())
     adapted: Any = get_peft_model(plain, LoraConfig(r=4, target_modules=["0"]))
     second = adapted.base_model.model[0].lora_B["default"].weight
-    kept = []
+    shares = []
     for size in (1e-5, 1e-3, 1.0):
         torch.nn.init.normal_(second, std=size)
-        kept.append(kept_of(adapted, torch.bfloat16))
-    assert kept[0] < 0.9 and kept[2] == pytest.approx(1.0, abs=0.01)
-    assert kept_of(adapted, torch.float32) == pytest.approx(1.0, abs=1e-3)
+        shares.append(rounding_retention(adapted, torch.bfloat16))
+    assert shares[0] < 0.9 and shares[2] == pytest.approx(1.0, abs=0.01)
+    assert rounding_retention(adapted, torch.float32) == pytest.approx(1.0, abs=1e-3)

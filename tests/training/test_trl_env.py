@@ -1,4 +1,4 @@
-"""The episode as TRL's environment: what it pays, and a step of TRL's own loop over it."""
+"""The episode as TRL's environment: its reward, and a step of TRL's own loop."""
 
 import asyncio
 import json
@@ -26,25 +26,25 @@ def rows(world_db: Path, tmp_path: Path) -> list[dict[str, Any]]:
     return question_rows(str(path), str(world_db), split="train")
 
 
-def test_it_pays_what_an_episode_earns(world_db: Path, rows: list[dict[str, Any]]) -> None:
+def test_reward_is_what_the_episode_earns(world_db: Path, rows: list[dict[str, Any]]) -> None:
     weights = RewardWeights()
     episode = InboxEpisode(str(world_db))
     row = next(each for each in rows if json.loads(each["question"])["answer"])
-    asked = json.loads(row["question"])
+    question = json.loads(row["question"])
 
     def earned(answer: str | None) -> float:
         episode.reset(**row)
-        for mail in asked["message_ids"]:
-            assert asked["question"] not in episode.read_email(mail)
+        for mail in question["message_ids"]:
+            assert question["question"] not in episode.read_email(mail)
         if answer is not None:
-            told = episode.return_final_answer(answer, asked["message_ids"])
-            assert json.loads(told) == {"done": True}
+            reply = episode.return_final_answer(answer, question["message_ids"])
+            assert json.loads(reply) == {"done": True}
             assert "the episode is over" in episode.search_emails(["more"])
         reward = asyncio.run(episode.get_reward())
         assert reward is not None
         return reward
 
-    assert weights.correct < earned(asked["answer"])
+    assert weights.correct < earned(question["answer"])
     low, high = weights.bounds("abstained")
     assert low <= earned("I don't know") <= high
     assert earned("It is the purple elephant.") < low
@@ -53,7 +53,7 @@ def test_it_pays_what_an_episode_earns(world_db: Path, rows: list[dict[str, Any]
     assert low <= earned(None) <= high
 
 
-def test_trl_steps_over_it(
+def test_trl_trains_a_step(
     world_db: Path, rows: list[dict[str, Any]], base: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -73,8 +73,8 @@ def test_trl_steps_over_it(
     shutdown_event_loop_in_daemon(trainer.async_loop_thread, trainer.async_loop)
     # Its tools are ours, and each argument is described as it is to every other model.
     offered = {tool.__name__: tool.__doc__ for tool in trainer.tools}
-    for each in schemas():
-        function = each["function"]
+    for schema in schemas():
+        function = schema["function"]
         assert function["description"] in str(offered[function["name"]])
         for name, about in function["parameters"]["properties"].items():
             assert f"{name}: {about['description']}" in str(offered[function["name"]])

@@ -1,6 +1,6 @@
 """The smallest training there is: the recipe nano cut to seconds, with a world for each split.
 
-What it learns is next to nothing. What it writes, counts and keeps is what any run does."""
+It learns next to nothing, but writes and counts what any run does."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from tests.builders import table
 from training.recipe import Recipe, Setting, load_recipe
-from training.run import TrainingRun, Validation, opened
+from training.run import TrainingRun, Validation, open_training
 
 SETS = table(__file__, "changes.toml")
 CHANGES, FEW = SETS["tiny"], [*SETS["tiny"], *SETS["few"]]
@@ -35,12 +35,12 @@ def at(home: Path) -> Iterator[None]:
 
 
 @contextmanager
-def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
-    with opened(setting, out, out.parent, resume=resume) as training:
+def started(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
+    with open_training(setting, out, out.parent, resume=resume) as training:
         yield training
 
 
 def validation(step: int, **figures: Any) -> Validation:
-    """A made-up one with these figures, and no other but that of its questions."""
+    """Make a validation of 200 questions with only these figures."""
     names = [each.name for each in dataclasses.fields(Validation)]
     return Validation(**{**dict.fromkeys(names), "step": step, "n": 200, **figures})
