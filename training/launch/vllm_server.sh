@@ -11,12 +11,12 @@ shift $(($# > 0))
 told=$(python - "$recipe" <<'PYTHON'
 import sys
 from art_e.errors import UserError
-from art_e.models.checkpoint import room_for
+from art_e.models.checkpoint import vllm_rank
 from training.recipe import load_recipe
 try:
     recipe = load_recipe(sys.argv[1])
     lora = recipe.model.lora
-    print(recipe.model.base or "", recipe.episode.episode_tokens, lora and room_for(lora), sep="\n")
+    print(recipe.model.base or "", recipe.episode.episode_tokens, lora and vllm_rank(lora), sep="\n")
 except UserError as error:
     sys.exit(f"error: {error}")
 PYTHON
