@@ -134,7 +134,7 @@ def test_a_redirect_is_refused_with_both_hosts(model: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("model", ["hosted_vllm/mine", "ollama/mine", "gemini/gemini-2.5-pro"])
 def test_an_answer_without_an_end_is_not_read(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "_MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(clients, "_MAX_BYTES", 1_000_000)
     with json_server(lambda *_: (200, {"no": "end" * 1_000_000})) as here:
         stand_in(monkeypatch, model, here)
         with pytest.raises(PolicyError, match="an answer of over 1 MB"):
