@@ -78,8 +78,8 @@ def test_trl_trains_a_step(
         assert function["description"] in str(offered[function["name"]])
         for name, about in function["parameters"]["properties"].items():
             assert f"{name}: {about['description']}" in str(offered[function["name"]])
-    # The base answers all questions, with "I don't know" or a word that is wrong.
+    # The base calls tools, and answers no question right.
     [logged] = [each for each in trainer.state.log_history if "rewards/InboxEpisode/mean" in each]
-    assert logged["tools/call_frequency"] == 1
+    assert logged["tools/call_frequency"] >= 1
     bounds = RewardWeights().bounds
     assert bounds("wrong")[0] <= logged["rewards/InboxEpisode/mean"] <= bounds("abstained")[1]
