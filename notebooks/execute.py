@@ -39,17 +39,17 @@ class NotebookError(Exception):
 
 
 def notebooks() -> list[Path]:
-    """The notebooks, in their order."""
+    """Return the notebooks, in their order."""
     return sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
 
 
 def read(path: Path) -> Notebook:
-    """The notebook of a file."""
+    """Return the notebook of a file."""
     return nbformat.read(path, as_version=4)
 
 
 def texts(cell: Notebook) -> list[str]:
-    """The outputs of a cell: streams and results as text, pictures as their kind."""
+    """Return the outputs of a cell: streams and results as text, pictures as their kind."""
     found: list[str] = []
     for output in cell.get("outputs", ()):
         if output["output_type"] == "stream":
@@ -64,7 +64,7 @@ def texts(cell: Notebook) -> list[str]:
 
 
 def differences(kept: Notebook, made: Notebook) -> Iterator[str]:
-    """A line for each code cell with other text, with the first difference."""
+    """Return a line for each code cell with other text, with the first difference."""
     for number, (old, new) in enumerate(zip(kept.cells, made.cells, strict=True), start=1):
         before, after = (
             [line for text in texts(each) for line in text.splitlines()] for each in (old, new)
@@ -76,7 +76,7 @@ def differences(kept: Notebook, made: Notebook) -> Iterator[str]:
 
 
 def executed(path: Path, scratch: Path) -> Notebook:
-    """The notebook with its outputs. Raises `NotebookError` if a cell fails."""
+    """Return the notebook with its outputs. Raises `NotebookError` if a cell fails."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -104,7 +104,7 @@ def executed(path: Path, scratch: Path) -> Notebook:
 
 
 def cleared(notebook: Notebook) -> Notebook:
-    """The notebook without outputs and counts."""
+    """Return the notebook without outputs and counts."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None

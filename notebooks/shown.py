@@ -53,7 +53,7 @@ _LEFT, _RIGHT, _HEAD, _FOOT = 48, 16, 48, 30
 
 
 def art_e_json(command: str) -> Any:
-    """The data of `art-e COMMAND --json`; prints only the command."""
+    """Return the data of `art-e COMMAND --json`; print only the command."""
     data = json.loads(_run(f"{command} --json"))
     sys.stdout.write(f"$ art-e {command} --json\n")
     return data
@@ -96,7 +96,7 @@ def show_figure(figure: Figure) -> None:
 
 
 def panel(title: str, note: str, height: float = 180, foot: float = _FOOT) -> tuple[Figure, Axes]:
-    """An empty plot in the look of the report's charts, `height` points high, with `foot` points
+    """Return an empty plot like the report's charts, `height` points high, with `foot` points
     for what stands below it."""
     whole = height + _HEAD + foot
     figure = Figure(figsize=(WIDTH / 72, whole / 72), dpi=72)
@@ -112,7 +112,7 @@ def panel(title: str, note: str, height: float = 180, foot: float = _FOOT) -> tu
 
 
 def told(trajectory: Trajectory, columns: int = COLUMNS) -> str:
-    """An episode as `art-e ask --trace` prints it, in lines of so many letters."""
+    """Return an episode as `art-e ask --trace` prints it, in lines of so many letters."""
     printed = io.StringIO()
     console = Console(file=printed, width=columns, force_jupyter=False, force_terminal=False)
     for number, exchange in enumerate(exchanges(trajectory.messages), start=1):
@@ -133,7 +133,7 @@ def beside(left: str, right: str, columns: int = COLUMNS) -> str:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """A line of an episode in lines of that width, with less room on its left."""
+    """Return a line of an episode in lines of that width, with less room on its left."""
     text = line.lstrip()
     indent = min(len(line) - len(text), _DEEPEST)
     squeezed = _GAPS.sub("  ", text)

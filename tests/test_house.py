@@ -194,3 +194,29 @@ def test_gpu_requirements_are_tested_versions_with_hashes() -> None:
         if not line.startswith("#"):
             required = Requirement(line)
             assert required.specifier.contains(gpu[canonicalize_name(required.name)]), line
+
+
+def bindings(node: ast.AST) -> Iterator[str]:
+    """Yield what is bound, except in comprehensions and lambdas of one line."""
+    short = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, short) and child.lineno == child.end_lineno:
+            continue
+        if isinstance(child, ast.Name | ast.Attribute) and isinstance(child.ctx, ast.Store):
+            yield child.id if isinstance(child, ast.Name) else child.attr
+        elif isinstance(child, ast.arg):
+            yield child.arg
+        yield from bindings(child)
+
+
+def test_names_and_texts_are_plain() -> None:
+    plain = tomllib.loads((ROOT / "tests/plain.toml").read_text("utf-8"))
+    phrases = re.compile("|".join(plain["phrases"]), re.IGNORECASE)
+    scripts = [
+        path for name in (*PACKAGES, "bench", "tests") for path in (ROOT / name).rglob("*.py")
+    ]
+    for path in (*scripts, *(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")):
+        text, name = path.read_text("utf-8"), str(path.relative_to(ROOT))
+        names = {*bindings(ast.parse(text))} if path.suffix == ".py" else set[str]()
+        words = {*map(str.lower, phrases.findall(text)), *names.intersection(plain["names"])}
+        assert words <= {*plain["allowed"].get(name, ())}, f"{name}: {words}"

@@ -119,7 +119,7 @@ def test_any_call_is_printable(name: str, arguments: Any, observation: Any, suff
 
 @pytest.fixture
 def reply(art_e: Run, db: Path) -> dict[str, Any]:
-    """The output of `ask --json` without a model, from the only run."""
+    """Return the output of `ask --json` without a model, from the only run."""
     before = art_e("runs", "list")
     assert (before.exit_code, before.stdout) == (0, "") and "art-e ask" in before.stderr
     result = art_e("ask", QUESTION, "--inbox", ANN, *EARLY, "--db", db, "--json")

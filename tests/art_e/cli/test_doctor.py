@@ -120,7 +120,7 @@ def test_settings_apply(art_e: Run, owned_db: Path, home: Path, bare: pytest.Mon
 
 @pytest.fixture
 def servers() -> Iterator[list[LocalServer]]:
-    """An Ollama, a vLLM, a server with an invalid answer, and one that does not run."""
+    """Start an Ollama, a vLLM, a server with an invalid answer, and one that does not run."""
     replies: dict[str, Any] = {
         "/api/tags": {"models": [{"name": "qwen2.5:14b"}, {"name": "llama3"}]},
         "/v1/models": {"object": "list", "data": [{"id": "mine"}]},

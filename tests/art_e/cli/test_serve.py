@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:Futu
 
 @pytest.fixture
 def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fake vLLM on the path that writes its arguments to this file and fails."""
+    """Put a fake vLLM on the path that writes its arguments to this file and fails."""
     script, arguments = tmp_path / "bin" / "vllm", tmp_path / "arguments"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\necho its log\nprintf "%s\\n" "$@" > {arguments}\nexit 7')
@@ -36,7 +36,7 @@ def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, adapter: Path) -> Path:
-    """A training run whose best checkpoint is the adapter."""
+    """Return a training run whose best checkpoint is the adapter."""
     run = tmp_path / "mine"
     shutil.copytree(adapter, run / "checkpoints" / "checkpoint-4")
     (run / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-4"}')

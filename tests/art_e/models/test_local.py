@@ -111,7 +111,7 @@ TEXT = "<|im_start|>user\nWhen does the lease 2001 end?\t<|im_end|>\n<tool_call>
 
 @pytest.fixture
 def copied(checkpoint: Path, tmp_path: Path) -> Path:
-    """A copy of the checkpoint to damage."""
+    """Return a copy of the checkpoint to damage."""
     return Path(shutil.copytree(checkpoint, tmp_path / "copied"))
 
 

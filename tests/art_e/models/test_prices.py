@@ -18,7 +18,7 @@ VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
 
 @pytest.fixture(autouse=True)
 def prices_toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The path of `prices.toml`, which does not exist."""
+    """Return the path of `prices.toml`, which does not exist."""
     monkeypatch.setenv("ART_E_HOME", str(tmp_path))
     return tmp_path / "prices.toml"
 

@@ -61,9 +61,9 @@ def test_steps_print_counts_and_next(art_e: Run, db: Path, golden: Path, tmp_pat
     assert "2 inboxes: train 1, test 1, drawn by seed 0" in split.stderr
     assert "dropped: leak-test-inbox" in split.stdout
     # A rerun undoes later steps, and starts from the rows of the step before.
-    anew = art_e("golden", "filter", *at, "--min-realism", 0.6)
-    assert "filter was run again; run again, too: split" in anew.stderr
-    assert "3 kept" in anew.stdout
+    again = art_e("golden", "filter", *at, "--min-realism", 0.6)
+    assert "filter was run again; run again, too: split" in again.stderr
+    assert "3 kept" in again.stdout
     stats = art_e("golden", "stats", golden)
     assert "3 rows, 0 rejected" in stats.stdout
     with locked_set(golden):
