@@ -208,8 +208,9 @@ def _fewer_unanswerable(questions: list[Question], share: float) -> list[Questio
 
 
 def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
-    form = (worlds.short, worlds.vocabulary, NAMES, None, worlds.stories)
-    return [WorldConfig(worlds.size, seed, *form) for seed in range(*getattr(worlds, split))]
+    form = (worlds.short, worlds.vocabulary, NAMES)
+    seeds = range(*getattr(worlds, split))
+    return [WorldConfig(worlds.size, seed, *form, stories=worlds.stories) for seed in seeds]
 
 
 @functools.cache

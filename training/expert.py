@@ -248,7 +248,7 @@ class Expert:
 
     def _longest_name(self) -> str:
         names = _NAME.findall(self.planted.question.question.partition(" ")[2])
-        return max(names, key=len, default=NOTHING).strip()
+        return max(names, key=len, default="").strip()
 
     def _mails(self, field: str) -> list[dict[str, Any]]:
         """Return the results and hits that have that field, newest first."""
