@@ -148,7 +148,7 @@ def test_imported_libraries_are_declared() -> None:
     core, extras = project()
     lines = [*core, *(line for extra in extras.values() for line in extra)]
     declared = {canonicalize_name(Requirement(line).name) for line in lines}
-    folders = (*PACKAGES, "bench", "tests", "notebooks")
+    folders = (*PACKAGES, "bench", "tests", "notebooks", "examples")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     nodes = [each for path in paths for each in ast.walk(ast.parse(path.read_text("utf-8")))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]

@@ -9,17 +9,19 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 from requests import Timeout
 
 from art_e.message import AssistantMessage
 from art_e.models.base import Usage
 from art_e.runs import read_trajectories
+from examples import grpo_in_one_file
 from tests.builders import answer, message, the_error
 from tests.provider import Reply, Request, openai, refuses, says
 from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, SOMETHING, Script
 from training import grpo
-from training.cli import carry_out
+from training.cli import carry_out, load_material
 from training.recipe import Setting
 from training.run import TrainingRun, newest_checkpoint, read_steps
 from training.start import Start, load_start
@@ -47,6 +49,37 @@ def test_steps_report_their_episodes_rewards(trained: Path) -> None:
             assert episode.rubric["completion_tokens"] <= 32 * episode.rubric["turns"]
         assert (step.entropy or 0) > 0
     assert [each.tokens for each in steps] == sorted({each.tokens for each in steps})
+
+
+# Groups so large that rewards differ within them, even those of a start that knows nothing.
+SPREAD = ("grpo.steps=4", "grpo.minibatches=2", "grpo.rollouts=16", "grpo.micro_batch=12")
+
+
+def test_one_file_takes_the_same_steps(
+    home: Path, warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the same random numbers, the loop in plain torch has the figures and weights of TRL."""
+    recipe = tiny.recipe(*tiny.SETS["killed"], *SPREAD)
+    roll = grpo.AgentTrainer._roll
+
+    def seeded(trainer: grpo.AgentTrainer, *_: Any) -> dict[str, Any]:
+        torch.manual_seed(trainer.state.global_step // 2)  # of the batch
+        return roll(trainer)
+
+    monkeypatch.setattr(grpo.AgentTrainer, "_roll", seeded)
+    with tiny.started(Setting("grpo", recipe, 0, str(warm)), tmp_path / "run") as training:
+        carry_out(training)
+    plain = load_start(str(warm))
+    steps = list(grpo_in_one_file.train(plain, recipe, load_material(recipe.data, "train"), 0))
+    for by_trl, step in zip(training.steps, steps, strict=True):
+        assert step["reward"] == pytest.approx(by_trl.reward)
+        assert step["loss"] == pytest.approx(by_trl.loss, abs=1e-5)
+        assert step["grad_norm"] == pytest.approx(by_trl.grad_norm, rel=1e-3)
+        assert by_trl.grad_norm
+    last = newest_checkpoint(training.run.folder)
+    by_trl = load_start(str(last)).model.state_dict()
+    for name, weights in plain.model.state_dict().items():
+        torch.testing.assert_close(weights, by_trl[name], atol=1e-4, rtol=1e-3)
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
