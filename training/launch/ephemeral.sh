@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What:   trains on a machine that may be taken away: what the run has made is copied to KEPT as it grows.
-# When:   sky.yaml starts it; so can any machine with a bucket or disk that outlives it.
+# What:   trains on a machine that may be reclaimed: copies the run to KEPT at intervals.
+# When:   sky.yaml starts it; use it on any machine with a bucket or disk that outlives the machine.
 # How:    KEPT=/back/talk RECIPE=talk training/launch/ephemeral.sh --max-cost 40
-# Change: GPUS (1: vLLM in the process; more: a server on each of the first half), EVERY (seconds between copies).
-# Back:   KEPT, the run's folder; after a kill or exit code 75 (it paused) start it again, here or elsewhere.
+# Change: GPUS (1: vLLM in the training process; more: a server on each GPU of the first half), EVERY (seconds between copies).
+# Back:   KEPT, the run's folder; after a kill or exit code 75 (paused) start it again, here or elsewhere.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,8 +17,8 @@ fi
 cp -ru --preserve=timestamps "$kept/." "$out"
 rm -f "$out/PAUSED"
 
-# A checkpoint counts once its run.json is there: those that are there now are copied last, so that
-# KEPT never has one whose weights it lacks. Then what the run has deleted goes there, too.
+# A checkpoint is complete once it has a run.json, so these files are copied last: KEPT never has one
+# without its weights. Then delete from KEPT the checkpoints that the run has deleted.
 keep() {
     cd "$out" || return
     local each last gone=()
@@ -42,7 +42,7 @@ end() {
 trap end EXIT
 trap 'exit 143' INT TERM
 
-# What sleeps holds no output open when the rest has ended.
+# The sleep must not hold the output open after everything else has ended.
 while sleep "${EVERY:-120}" >/dev/null 2>&1; do (keep) || true; done &
 started+=($!)
 
@@ -63,6 +63,6 @@ fi
 started+=($!)
 code=0
 wait $! || code=$?
-# accelerate ends with 1 whatever its processes end with.
+# accelerate exits with 1, whatever its processes exit with.
 if [ -e "$out/PAUSED" ]; then code=75; fi
 exit "$code"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What:   vLLM's own server, as TRL's trainer needs it: it takes new weights and gives log-probabilities.
-# When:   for recipes with [grpo.vllm] mode = "server"; before the training, on GPUs that do not train.
+# What:   vLLM's own server, as TRL's trainer needs it: it accepts new weights and returns log-probabilities.
+# When:   for recipes with [grpo.vllm] mode = "server"; start it before training, on GPUs that do not train.
 # How:    CUDA_VISIBLE_DEVICES=0 training/launch/vllm_server.sh talk-multi
-# Change: REPLICAS (at PORT, PORT + 1, ...; each of TENSOR_PARALLEL GPUs), PORT, MODEL; HOST=0.0.0.0 for other machines (no key guards it: private networks only).
-# Back:   nothing: it ends with Ctrl-C or SIGTERM, and its weights with it.
+# Change: REPLICAS (at PORT, PORT + 1, ...; each of TENSOR_PARALLEL GPUs), PORT, MODEL; HOST=0.0.0.0 for access from other machines (without authentication: private networks only).
+# Back:   nothing; stop it with Ctrl-C or SIGTERM.
 set -euo pipefail
 
 recipe=${1:-talk-multi}
@@ -25,10 +25,10 @@ PYTHON
 model=${MODEL:-$base}
 : "${model:?the recipe names no model: set MODEL}"
 
-# An adapter comes as files in the run's folder, whole weights over NCCL.
+# An adapter arrives as files in the run's folder, full weights over NCCL.
 takes=(--weight-transfer-config '{"backend": "nccl"}')
 [[ $rank == None ]] || takes=(--enable-lora --max-lora-rank "$rank")
-# Where both are sent to and the cache of prefixes is emptied; off by default, as anyone may.
+# Enable the endpoints that receive both and clear the prefix cache: off by default, as they have no authentication.
 export VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
 port=${PORT:-8000} replicas=${REPLICAS:-1} size=${TENSOR_PARALLEL:-1}
 serve() {
@@ -44,12 +44,12 @@ serve() {
 }
 if [ "$replicas" = 1 ]; then serve "$port" "$@"; fi
 
-# Servers of their own, because of vLLM's data-parallel ones only one would load an adapter.
+# Separate servers, because only one of vLLM's data-parallel replicas would load an adapter.
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 trap 'exit 143' INT TERM
 IFS=, read -ra gpus <<< "${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((replicas * size - 1)))}"
 for ((at = 0; at < replicas; at++)); do
     CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${gpus[*]:at * size:size}") serve $((port + at)) "$@" &
 done
-# When one ends, all do.
+# If one server stops, stop all.
 wait -n
