@@ -206,8 +206,7 @@ class ShownTexts:
 
 def _own_end(lines: Sequence[str]) -> int:
     """Return the index of the first quoted line."""
-    quoted = (at for at, line in enumerate(lines) if line.startswith(("> ", "[")))
-    return next(quoted, len(lines))
+    return next((n for n, line in enumerate(lines) if line.startswith(("> ", "["))), len(lines))
 
 
 def pages_of(lines: Sequence[str], chars: int) -> list[str]:

@@ -72,5 +72,4 @@ def prompt_text(package: str, name: str) -> str:
 @cache
 def toml_table(package: str, name: str) -> dict[str, Any]:
     """Return the table in the TOML file `name` of a package."""
-    folder = import_module(package).__path__[0]
-    return tomllib.loads(Path(folder, name).read_text("utf-8"))
+    return tomllib.loads(Path(import_module(package).__path__[0], name).read_text("utf-8"))

@@ -301,8 +301,7 @@ def _entrant(
     )  # fmt: skip
     policy = Model(name).policy(options)
     # It would compete with other models for the user's hardware.
-    alone = name == OFFLINE or Model(name).self_hosted
-    return benchmark.Entrant(policy, at_once, alone=alone)
+    return benchmark.Entrant(policy, at_once, alone=name == OFFLINE or Model(name).self_hosted)
 
 
 def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:

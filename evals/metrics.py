@@ -110,8 +110,7 @@ def table_sample(table: pd.DataFrame) -> Sample:
 def _values(table: pd.DataFrame, column: str) -> "pd.Series[float]":
     """Return the column as numbers; NaN if it depends on an unjudged answer."""
     values = table[column]
-    masked = values.mask(~table["decided"]) if column in _BY_VERDICT else values
-    return masked.astype(float)
+    return (values.mask(~table["decided"]) if column in _BY_VERDICT else values).astype(float)
 
 
 def _figure(table: pd.DataFrame, name: str) -> Estimate:

@@ -269,9 +269,6 @@ class Expert:
         mails = [mail for result in results for mail in (*result.get("hits", ()), result)]
         return [mail for mail in reversed(mails) if field in mail]
 
-    def _bodies(self) -> list[str]:
-        return [mail["body"] for mail in self._mails("body")]
-
     def _errs(self, kind: str) -> bool:
         return bool(self.rng.random() < getattr(self.noise, kind))
 
@@ -283,7 +280,7 @@ class Expert:
         return self._call("read_email", {"message_id": handle})
 
     def _final(self, answer: str, sources: Sequence[str]) -> AssistantMessage:
-        spaced = self._spaced(answer, answer, *self._bodies())
+        spaced = self._spaced(answer, answer, *(mail["body"] for mail in self._mails("body")))
         return self._call("return_final_answer", {"answer": spaced, "sources": list(sources)})
 
     def _spaced(self, text: str, beginning: str, *places: str) -> str:

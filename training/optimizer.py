@@ -91,9 +91,7 @@ def attention_by_episode(
     attend: Any = sdpa_attention_forward
     if episodes is None:
         return attend(module, query, key, value, mask, **options)  # type: ignore[no-any-return]
-    parts = zip(
-        *(torch.split(each, list(episodes), 2) for each in (query, key, value)), strict=True
-    )
+    parts = zip(*(torch.split(each, [*episodes], 2) for each in (query, key, value)), strict=True)
     return torch.cat([attend(module, *part, None, **options)[0] for part in parts], 1), None
 
 
@@ -113,8 +111,7 @@ def scored_as_one(model: Any, ids: Tensor, mask: Tensor, counted: Tensor) -> tup
     )  # fmt: skip
 
     def unpack(values: Tensor) -> Tensor:
-        whole = values.new_zeros(ids.shape).masked_scatter(there, values)
-        return whole[:, -count - 1 : -1]
+        return values.new_zeros(ids.shape).masked_scatter(there, values)[:, -count - 1 : -1]
 
     return unpack(scores.log_probs), unpack(scores.entropy)
 
@@ -143,8 +140,7 @@ class MuonAdamW(Optimizer):
     def __init__(
         self, matrices: list[nn.Parameter], others: list[nn.Parameter], ratio: float
     ) -> None:
-        scaled = "match_rms_adamw"
-        self._muon: Any = Muon(matrices, lr=ratio, weight_decay=0.0, adjust_lr_fn=scaled)
+        self._muon: Any = Muon(matrices, lr=ratio, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
         self._adamw = AdamW(others, lr=1.0, weight_decay=0.0, betas=BETAS)
         super().__init__([*self._adamw.param_groups, *self._muon.param_groups], {})
         self._share()
@@ -175,5 +171,4 @@ def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
     if not ratio or not matrices:
         return AdamW(weights, lr=1.0, weight_decay=0.0, betas=BETAS)
     chosen = set(map(id, matrices))
-    others = [each for each in weights if id(each) not in chosen]
-    return MuonAdamW(matrices, others, ratio)
+    return MuonAdamW(matrices, [each for each in weights if id(each) not in chosen], ratio)

@@ -241,8 +241,7 @@ class Conversation:
                 self.say(f"{done}; waiting for {model}, turn {episode.rubric.turns + 1}")
 
         self.say(f"waiting for {model}")
-        running = run_episode(episode, self.policy, self._run.id, show)
-        trajectory = run_now(running, self.policy)
+        trajectory = run_now(run_episode(episode, self.policy, self._run.id, show), self.policy)
         with self._run.log() as log:
             log.append(trajectory.to_line())
         self._run.finish()

@@ -109,8 +109,7 @@ class InboxFile:
         """Return the inbox of an address up to and including the day `as_of` (None: all mail).
         Raises `UserError` with the nearest addresses if the address has no mail."""
         owner = address.strip().lower()
-        sql = statement("addresses_of", parties=self._parties)
-        rows = self.execute(sql, [owner]).fetchall()
+        rows = self.execute(statement("addresses_of", parties=self._parties), [owner]).fetchall()
         mail = self._slice(tuple(address_id for (address_id,) in rows)) if rows else None
         if mail is None or not len(mail.ids):
             nearest = self.execute(statement("nearest"), [owner]).fetchall()

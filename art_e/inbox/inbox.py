@@ -46,13 +46,9 @@ class Inbox:
     """The mail that `address` sent or received up to the end (UTC) of the day `as_of`."""
 
     def __init__(
-        self,
-        execute: Execute,
-        mail: Slice,
-        vocabulary: Vocabulary,
-        address: str,
+        self, execute: Execute, mail: Slice, vocabulary: Vocabulary, address: str,
         as_of: dt.date | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.address = address
         self.as_of = as_of
         self._execute = execute
@@ -259,13 +255,9 @@ class Inbox:
         return [self._points[each] for each in words]
 
     def _hits(
-        self,
-        best: _Scored,
-        by_stem: dict[str, str],
-        terms: dict[str, list[str]],
-        holding: dict[str, list[bool]],
-        snippets: bool,
-    ) -> list[Hit]:
+        self, best: _Scored, by_stem: dict[str, str], terms: dict[str, list[str]],
+        holding: dict[str, list[bool]], snippets: bool,
+    ) -> list[Hit]:  # fmt: skip
         """Return a hit for each mail of `best`; `holding` says which of them have each stem,
         `terms` are its words' stems in other languages."""
         whole = max(2 * POINTS * len(by_stem), 1)

@@ -200,8 +200,7 @@ def _checked(name: str, value: str, today: dt.date) -> str:
 def _before(day: dt.date, count: int, unit: str) -> dt.date:
     """Return the day `count` units earlier, clamped to date.min."""
     if unit in "dw":
-        ordinal = day.toordinal() - count * (7 if unit == "w" else 1)
-        return dt.date.fromordinal(max(1, ordinal))
+        return dt.date.fromordinal(max(1, day.toordinal() - count * (7 if unit == "w" else 1)))
     months = day.year * 12 + day.month - 1 - count * (12 if unit == "y" else 1)
     if months < 12:
         return dt.date.min

@@ -116,9 +116,8 @@ async def _stream(client: "AsyncOpenAI", request: dict[str, Any], on_text: OnTex
     async for chunk in await client.chat.completions.create(**request):
         state.handle_chunk(chunk)
         for choice in state.current_completion_snapshot.choices:
-            calls = choice.message.tool_calls or ()
             # vLLM starts a call with only its name.
-            texts = [each.function.arguments or "" for each in calls]
+            texts = [each.function.arguments or "" for each in choice.message.tool_calls or ()]
             for text in texts or [choice.message.content or ""]:
                 on_text(text)
     # `get_final_completion` would reject a message that reached its token limit.

@@ -152,8 +152,7 @@ def language_of(text: str) -> str | None:
     hits = {code: sum(word in known for word in words) for code, known in _FUNCTION_WORDS.items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]
     # A name or two may look like another language.
-    enough = max(2, 2 * hits[second], len(words) // 10)
-    return first if hits[first] >= enough else None
+    return first if hits[first] >= max(2, 2 * hits[second], len(words) // 10) else None
 
 
 # ---- The rules: functions that return the fault or None.

@@ -183,8 +183,7 @@ def draw_mails(mails: Sequence[Mail], count: int, rng: random.Random) -> list[li
         for span, first in product(SPANS, list(dict.fromkeys(tickets))[:_TRIES]):
             related = _related(first, span, free, likeness)
             ordered = sorted(mail for each in related for mail in free[each])
-            texts = new_texts(mail.body for mail in ordered)
-            pairs = zip(ordered, texts, strict=True)
+            pairs = zip(ordered, new_texts(mail.body for mail in ordered), strict=True)
             distinct = [mail for mail, text in pairs if added_words(text) >= _MIN_NEW_WORDS]
             if len(distinct) > len(batch):
                 numbers, batch = related, distinct

@@ -42,8 +42,7 @@ class Cited(NamedTuple):
 def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dict[str, Cited]]:
     """Return the mails that each question cites, by question id and message id."""
     keys = sorted({_key(each, name) for each in questions for name in each.message_ids})
-    parameters = [[key[part] for key in keys] for part in (0, 1)]
-    rows = file.execute(QUERIES["cited"], parameters)
+    rows = file.execute(QUERIES["cited"], [[key[part] for key in keys] for part in (0, 1)])
     mails: defaultdict[tuple[str, str], list[_Mail]] = defaultdict(list)
     for address, name, *mail in rows.fetchall():
         mails[address, name].append(tuple(mail))

@@ -402,8 +402,7 @@ def _attachment(part: Part, kind: PartType) -> AttachedFile:
 
 
 def _storable(file: AttachedFile) -> AttachedFile:
-    is_large = len(file.data or b"") > records.LARGEST_FILE
-    return file._replace(data=None) if is_large else file
+    return file._replace(data=None) if len(file.data or b"") > records.LARGEST_FILE else file
 
 
 def _line(file: AttachedFile) -> str:

@@ -418,8 +418,7 @@ def _read_huggingface(path: Path) -> Iterator[RawMessage]:
         if missing := [column for column in _NEEDED if column not in row]:
             why = f"{path} lacks the columns {', '.join(missing)}"
             raise UserError(f"{why}: it needs the shape of corbt/enron-emails")
-        source = str(row.get("file_name") or f"{name}#{number}")
-        yield RawMessage(source, row_message(row))
+        yield RawMessage(str(row.get("file_name") or f"{name}#{number}"), row_message(row))
 
 
 def row_message(row: Mapping[str, Any]) -> bytes:

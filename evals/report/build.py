@@ -291,8 +291,7 @@ def _markdown(entries: Sequence[Entry], runs: Sequence[Mapping[str, Any]]) -> st
     rows = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
     cells = ([make_visible(cell).replace("|", "/") for cell in row] for row in rows)
     lines = [f"| {' | '.join(row)} |" for row in cells]
-    bases = dict.fromkeys(make_visible(run["basis"]) for run in runs)
-    return "\n".join([*lines, "", *bases, ""])
+    return "\n".join([*lines, "", *dict.fromkeys(make_visible(run["basis"]) for run in runs), ""])
 
 
 def _page(
