@@ -164,12 +164,12 @@ class _Query:
 
     def __init__(self, question: str, hits: Sequence[dict[str, Any]]) -> None:
         missing = Counter(stem for hit in hits for stem in {*stems(list(hit.get("missing", ())))})
-        # A word that few hits have tells more.
         self.kind = _kind_of(question)
         idle = _CONTACT if self.kind == "contact" else ()
         keywords = tokens(
             " ".join(each for each in informative_words(question) if each not in idle)
         )
+        # Smoothed inverse document frequency among the hits: 1 + log((N + 1) / (n + 1)).
         self.weights = {
             stem: 1 + math.log((len(hits) + 1) / (len(hits) - missing[stem] + 1))
             for stem in stems(keywords)
@@ -283,6 +283,7 @@ def _passages(
         else 0.0
         for at, length in enumerate(lengths)
     ]
+    # A passage from every sentence, as long as fits: sentences[start:end], `size` characters.
     end = size = before = covered = 0
     for start, length in enumerate(lengths):
         while end < len(sentences) and (
@@ -308,6 +309,7 @@ def _passages(
                 "place": math.log1p(before),
                 "frames": sum(each.frame for each in part) / len(part),
             }
+            # The passage's logit in the softmax that the weights were fitted with.
             score = sum(WEIGHTS[name] * size for name, size in features.items())
             text = "".join(each.text + ("\n" if each.ends_line else " ") for each in part).strip()
             answer = sentences[max(range(start, end), key=fits.__getitem__)].text

@@ -158,6 +158,7 @@ def too_many_suspects(name: str, scored: Sequence[Scored]) -> Alarm | None:
     for steps, answers in parts.items():
         suspects = list(flag.suspects(answers))
         hits, episodes = len(set(map(flag.key, suspects))), Counter(map(flag.key, answers))
+        # By the union bound a question with t episodes has a suspect with P <= honest * t.
         n, rate = len(episodes), fmean(min(1.0, flag.honest * times) for times in episodes.values())
         if hits >= max(MIN_QUESTIONS, n * rate + 1):
             p = min(1.0, len(parts) * flag.tries * float(bdtrc(hits - 1, n, rate)))
@@ -201,10 +202,12 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Alarm | None:
     rise = last.mean() - first.mean()
     if len(gains) < MIN_HELD_OUT or unit == 0 or rise <= 0:
         return None
+    # Standard errors: of the difference of two means of `third` steps, and of the mean gain.
     error = sqrt((first.var() + last.var()) / third)
     # Plus one, as if one more question had changed, so that unchanged ones have an error, too.
     gain_error = sqrt(((gains - gains.mean()) ** 2).sum() + 1) / len(gains)
     excess = (rise / unit - gains.mean() - MARGIN) / hypot(error / unit, gain_error)
+    # Both must hold: the reward rose, and by more than accuracy explains.
     p = float(max(ndtr(-rise / error) if error else 0.0, ndtr(-excess)))
     rose = f"reward rose by {rise:.2f}, worth {rise / unit:.0%} of accuracy"
     second = f"the second judge's accuracy on {len(gains)} held-out questions by {gains.mean():.0%}"

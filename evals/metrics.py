@@ -155,6 +155,7 @@ def gpu_seconds(scored: Sequence[Scored]) -> dict[str, float]:
         return {}
     times = [dt.datetime.fromisoformat(each.started_at).timestamp() for each in episodes]
     starts, seconds = np.asarray(sorted(zip(times, durations.values(), strict=True))).T
+    # A pause: all episodes so far have ended, and the next has not started.
     latest = np.maximum.accumulate(starts + seconds)
     pauses = np.maximum(0, starts[1:] - latest[:-1]).sum()
     share = float(latest[-1] - starts[0] - pauses) / sum(durations.values())

@@ -115,6 +115,7 @@ class Sample:
         losses, N = n + 2, d = (b - c) / N. Identical pairs alone would have no width."""
         if best is not None and (unjudged := int((gains != best).sum())):
             return self._range(self.difference(gains), self.difference(best), unjudged)
+        # b and c, each with its half pair.
         plus, minus = (float(part.sum()) + 0.5 for part in (gains.clip(0), -gains.clip(None, 0)))
         pairs = self.n + 2
         center = (plus - minus) / pairs
@@ -125,6 +126,7 @@ class Sample:
         """Return 1 - (errors after) / (errors before); a pair with an error is 1. The interval is
         at least that of independent pairs: Bonett and Price (Statistics in Medicine 25, 2006)
         divide Wilson bounds of both error rates, at a quantile reduced for their correlation."""
+        # Pairs with an error on either side; the others don't change the ratio.
         pairs = float(np.maximum(before, after).sum())
         old, new = (float(errors.sum()) for errors in (before, after))
         if not old:
@@ -133,6 +135,7 @@ class Sample:
         # Standard errors of the log ratio, and of the logs of both rates.
         joint = math.sqrt((discordant + 2) / ((old + 1) * (new + 1)))
         single = (math.sqrt((pairs + 1 - part) / (pairs + 2) / (part + 1)) for part in (old, new))
+        # z' (sum of single) = z joint: together both bounds are as wide as the log ratio's own.
         quantile = NORMAL * joint / sum(single)
         of_old, of_new = (_wilson(part / pairs, pairs, quantile) for part in (old, new))
         low, high = 1 - of_new[1] / of_old[0], 1 - of_new[0] / of_old[1]
@@ -160,6 +163,7 @@ class Sample:
         """Return Cohen's kappa of two judges (Educ Psychol Meas 20, 1960); None if both always give
         the same verdict. Its interval is a jackknife over G clusters, with G - 1 degrees of freedom
         and the variance (G - 1) / G sum((kappa without g - their mean)^2)."""
+        # Per episode (4, n), in total (4, 1) and without one cluster (4, G): all, yes, yes, agreed.
         one, other = (np.asarray(each, dtype=np.float64) for each in (first, second))
         cells = np.stack([np.ones(self.n), one, other, one * other + (1 - one) * (1 - other)])
         whole = cells.sum(axis=1, keepdims=True)
@@ -196,6 +200,7 @@ class Sample:
         correlations, weights = (np.array([*each])[:, None] for each in (prior, prior.values()))
         # Jeffreys' prior of the mean, as a density of its logit.
         likelihood = np.log(weights * np.sqrt(_MEANS * (1 - _MEANS)))
+        # Rows of these are correlations rho, columns means mu.
         alpha, beta = (part * (1 / correlations - 1) for part in (_MEANS, 1 - _MEANS))
         for hit, miss, count in zip(right, size - right, times, strict=True):
             likelihood += count * (betaln(hit + alpha, miss + beta) - betaln(alpha, beta))
@@ -203,6 +208,7 @@ class Sample:
         # Kish's design effect, 1 + rho (sum m^2 / n - 1).
         effect = 1 + correlations * (np.sum(sizes**2) / self.n - 1)
         rate, n = hits.mean(), self.n / effect * (1 - 1 / self._clusters)
+        # P(p <= grid), averaged over the posterior of rho; its quantiles are the bounds.
         below = posterior @ betainc(n * rate + 0.5, n * (1 - rate) + 0.5, _MEANS) / posterior.sum()
         low, high = np.interp((1 - _QUANTILE, _QUANTILE), below, _MEANS).tolist()
         # Without hits the share may be 0, and without misses 1.
@@ -215,6 +221,7 @@ class Sample:
         whole, parts = below.sum(), self._cluster_sums(below)
         if self._clusters < 2 or parts.max() >= whole:
             return math.nan
+        # A cluster pulls r towards itself, which shrinks its residual's variance by 1 - w / W.
         residuals = self._cluster_sums(above) - above.sum() / whole * parts
         error = math.sqrt(float(np.sum(residuals**2 / (1 - parts / whole)))) / whole
         return error if quantile is None else float(stdtrit(self._degrees(below), quantile) * error)
@@ -263,6 +270,7 @@ def _kappa(cells: NDArray[Any]) -> Floats:
     """Return (agreed - chance) / (1 - chance) per column of counts: all, yes, yes, agreed."""
     n, one, other, agreed = np.asarray(cells, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
+        # The share on which independent judges agree: both say yes, or both no.
         chance = (one * other + (n - one) * (n - other)) / n**2
         kappa: Floats = np.where(chance < 1, (agreed / n - chance) / (1 - chance), np.nan)
     return kappa

@@ -180,6 +180,7 @@ class AgentTrainer(GRPOTrainer):
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any
     ) -> Any:
         usual = super()._get_per_token_logps_and_entropies
+        # Log-probabilities (rows, completion columns). With gradients: the numerators of r.
         if torch.is_grad_enabled():  # a packed batch
             if self._joins:
                 with self.accelerator.autocast():
@@ -189,7 +190,7 @@ class AgentTrainer(GRPOTrainer):
                 scores = usual(model, input_ids, attention_mask, *args, **options)
             self._scores = scores[0].detach()
             return scores
-        # TRL asks for the denominators of r. vLLM returns nan for tokens that it did not score.
+        # Without: the denominators of r. vLLM returns nan for tokens that it did not score.
         if self._sampled is not None:
             rows = pad_sequence(list(map(torch.tensor, self._sampled)), batch_first=True)
             return rows.nan_to_num().to(input_ids.device), None, None
@@ -199,9 +200,12 @@ class AgentTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         usual: Any = super()._compute_loss
+        # 1 for tokens that the model sampled, 0 for tool results and padding.
         self._own = mask = inputs["completion_mask"] * inputs["tool_mask"]
         loss = usual(model, inputs)
         steps, place = self.args.gradient_accumulation_steps, self._step
+        # Until the batch's first step the weights are those that sampled it (without `overlap`), so
+        # r differs from 1 only because the engine and the trainer round differently.
         old = inputs.get("old_per_token_logps") if self._sampled else None
         if old is not None and place % self.args.steps_per_generation < steps:
             ratios = (self._scores - old).exp()
@@ -211,7 +215,7 @@ class AgentTrainer(GRPOTrainer):
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         before, inputs = self._buffered_inputs, super()._prepare_inputs(generation_batch)
         if self._buffered_inputs is before:
-            return inputs
+            return inputs  # TRL buffers a batch's passes; they are packed when they are new
         self._buffered_inputs = packed(
             self._buffered_inputs, minibatches=self.table.minibatches, even=self._joins
         )
@@ -222,11 +226,8 @@ def _vllm(table: Vllm | None, context: int) -> dict[str, Any]:
     if table is None:
         return {}
     return {
-        "use_vllm": True,
-        "vllm_mode": table.mode,
-        "vllm_gpu_memory_utilization": table.memory,
+        "use_vllm": True, "vllm_mode": table.mode, "vllm_gpu_memory_utilization": table.memory,
         "vllm_enable_sleep_mode": best_device()[0] != "cpu",  # vLLM on a CPU can't sleep
-        "vllm_max_model_length": context,
         "vllm_server_base_url": next(iter(table.servers), None),
-        "vllm_server_timeout": SERVER_TIMEOUT_S,
-    }
+        "vllm_server_timeout": SERVER_TIMEOUT_S, "vllm_max_model_length": context,
+    }  # fmt: skip

@@ -47,11 +47,13 @@ def packed(
         for name, value in batches[0].items()
         if isinstance(value, Tensor) and value.ndim
     }
+    # Rows with A = 0 have no gradient, so their length is cut to the one token that TRL needs.
     whole["completion_mask"][whole["advantages"].abs() < FLAT, 1:] = 0
     lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
     parts: list[Tensor] = []
     number = len(batches) // minibatches
     for rows in torch.arange(len(lengths), device=lengths.device).chunk(minibatches):
+        # Deal out the sorted rows, for parts of similar sums; or cut them, for little padding.
         order = rows[lengths[rows].argsort(stable=True)]
         parts += [order[at::number] for at in range(number)] if even else order.chunk(number)
     return [
@@ -71,6 +73,7 @@ def scored_packed(
     order = mask.sum(1).argsort(stable=True)
     for start in range(0, len(order), size):
         rows = order[start : start + size]
+        # Prompts end and completions begin at column `before`; padding is at both ends of a row.
         first = before - int(mask[rows, :before].sum(1).max())
         last = max(1, int(mask[rows, before:].sum(1).max()))
         columns = slice(first, before + last)
@@ -91,6 +94,7 @@ def attention_by_episode(
     attend: Any = sdpa_attention_forward
     if episodes is None:
         return attend(module, query, key, value, mask, **options)  # type: ignore[no-any-return]
+    # q, k, v are (1, heads, sum n_i, width), the outputs (1, n_i, heads, width).
     parts = zip(*(torch.split(each, [*episodes], 2) for each in (query, key, value)), strict=True)
     return torch.cat([attend(module, *part, None, **options)[0] for part in parts], 1), None
 
@@ -103,6 +107,7 @@ def scored_as_one(model: Any, ids: Tensor, mask: Tensor, counted: Tensor) -> tup
     labels[:, -count:][counted.bool()] = ids[:, -count:][counted.bool()]
     # Logits at place t predict token t + 1, so labels move left; an episode's last one has none.
     labels = torch.cat([labels[:, 1:], ids.new_full((len(ids), 1), -100)], 1)
+    # (rows, columns)[there][None] is (1, sum n_i), in which each episode's positions start at 0.
     scores = model(
         input_ids=ids[there][None], position_ids=(mask.cumsum(1) - 1)[there][None],
         # transformers leaves a mask of four dimensions alone.
@@ -111,6 +116,7 @@ def scored_as_one(model: Any, ids: Tensor, mask: Tensor, counted: Tensor) -> tup
     )  # fmt: skip
 
     def unpack(values: Tensor) -> Tensor:
+        # Back to (rows, columns); the scores of the last `count` columns are one place before them.
         return values.new_zeros(ids.shape).masked_scatter(there, values)[:, -count - 1 : -1]
 
     return unpack(scores.log_probs), unpack(scores.entropy)
@@ -140,6 +146,7 @@ class MuonAdamW(Optimizer):
     def __init__(
         self, matrices: list[nn.Parameter], others: list[nn.Parameter], ratio: float
     ) -> None:
+        # "match_rms_adamw" is the factor 0.2 sqrt(max(rows, columns)).
         self._muon: Any = Muon(matrices, lr=ratio, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
         self._adamw = AdamW(others, lr=1.0, weight_decay=0.0, betas=BETAS)
         super().__init__([*self._adamw.param_groups, *self._muon.param_groups], {})

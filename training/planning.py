@@ -38,6 +38,7 @@ class Shape(NamedTuple):
 
     @property
     def linear(self) -> int:
+        # Projections of q, k, v and attention's output; gate, up and down of the MLP.
         attention = 2 * (self.q_width + self.kv_width)
         return self.layers * self.hidden * (attention + 3 * self.intermediate)
 
@@ -48,6 +49,7 @@ class Shape(NamedTuple):
 
     def lora_parameters(self, rank: int) -> int:
         """Count the weights of an adapter on all linear layers (peft's "all-linear")."""
+        # A matrix of (inputs, outputs) gets (inputs, rank) and (rank, outputs).
         attention = 4 * self.hidden + 2 * (self.q_width + self.kv_width)
         return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
 

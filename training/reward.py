@@ -64,6 +64,7 @@ class RewardWeights(BaseModel, extra="forbid", frozen=True):
         return self
 
     def bounds(self, outcome: Outcome) -> tuple[float, float]:
+        # At worst `format` is charged in full and s_k = 0, at best it is not charged and s_k = 1.
         base = float(getattr(self, outcome))
         return base - self.format, base + sum(getattr(self, name) for name in _EARNED[outcome])
 
@@ -107,6 +108,7 @@ def reward_of(
     if outcome is None:
         return None
     malformed = min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
+    # base - format * malformed / CHARGED_CALLS + sum_k w_k s_k
     components = {_NAMES[outcome]: getattr(weights, outcome), "format": -weights.format * malformed}
     shares = {**_shares(rubric, outcome), "length": length}
     shares |= {} if relative is None else {"relative": relative}

@@ -137,6 +137,7 @@ class Roller:
 
     def questions_for_step(self, step: int) -> Sequence[Question]:
         training, size = self.training, self.table.asked
+        # A batch serves `minibatches` steps; batch b asks questions b * size to (b + 1) * size - 1.
         first = (step - 1) // self.table.minibatches * size
         order = in_passes(self.material.questions, first + size, f"{training.setting.seed}/grpo")
         return training.processes.share(order[first:])

@@ -35,7 +35,7 @@ T = TypeVar("T")
 def in_passes(values: Sequence[T], number: int, key: str) -> list[T]:
     """Return the first `number` values of repeated passes, each shuffled by `key`."""
     order: list[T] = []
-    for index in range(-(-number // len(values))):
+    for index in range(-(-number // len(values))):  # rounded up
         part = list(values)
         Random(f"{key}/{index}").shuffle(part)
         order += part

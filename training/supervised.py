@@ -85,6 +85,7 @@ def rate_at(stages: Sequence[SftStage], step: int) -> float:
     """Return the learning rate of `step` (from 0): a warm-up, then constant or a cosine."""
     for stage in stages:
         if step < stage.steps:
+            # Linear warm-up, times half a cosine wave from 1 to 0.05 if the schedule has one.
             factor = min(1.0, (step + 1) / max(1, stage.warmup))
             if stage.schedule == "cosine":
                 # Down to a twentieth: near 0 the last steps would be wasted.
@@ -250,6 +251,7 @@ def kto_rows(
 ) -> list[dict[str, Any]]:
     """Return a row for each episode of all steps, with the next one of its batch for KTO's KL."""
     rows = in_passes(labelled, table.steps * table.batch, f"{seed}/preference")
+    # KTO estimates KL(policy || reference) from the completions of other rows.
     return [
         _row(tokens, completion=episode.trajectory, KL_completion=other.trajectory)
         | {"label": episode.good}

@@ -247,6 +247,7 @@ class Inbox:
             positions, frequency = _union([next(postings) for _ in term_ids])
             holding = int(positions.searchsorted(self._size))
             inside = positions[:holding]
+            # f (k1 + 1) / (f + k1 d) is (k1 + 1) / (1 + k1 d / f).
             damping = self._damping.take(inside) / frequency[:holding]
             idf = math.log(1 + (self._size - holding + 0.5) / (holding + 0.5))
             # One more point: a match counts, however common the word and long the mail.
@@ -296,6 +297,8 @@ def _ranked(scored: list[_Scored], count: int) -> _Scored:
     is_first[0] = True
     np.not_equal(positions[1:], positions[:-1], out=is_first[1:])
     (firsts,) = is_first.nonzero()
+    # Sums over each mail's run of equal positions. Times words + matched, which is the factor
+    # 0.5 + 0.5 x share matched without its divisor, 2 x words.
     total = np.add.reduceat(np.concatenate([each.points for each in scored]).take(order), firsts)
     matched = np.empty_like(firsts)
     np.subtract(firsts[1:], firsts[:-1], out=matched[:-1])

@@ -81,6 +81,7 @@ def _best_start(text: str, terms: Sequence[str]) -> int | None:
     most_stems = len(matches)
     matches += [(place, stem) for stem, rest in places for place in rest]
     matches.sort()
+    # Slide a window over the matches; `inside` counts each stem in it, `count` the distinct ones.
     best, best_count, start = 0, 0, 0
     inside = dict.fromkeys(terms, 0)
     count = 0

@@ -234,7 +234,7 @@ def rogan_gladen(share: Estimate, answered: float, counts: ErrorCounts) -> Estim
     if share["value"] is None or share["low"] is None or share["high"] is None:
         return UNKNOWN
     hits, slips = counts.right_as_right, counts.wrong_as_right
-    if hits * counts.wrong <= slips * counts.right:
+    if hits * counts.wrong <= slips * counts.right:  # tpr <= fpr
         return UNKNOWN
     tpr, fpr = hits / counts.right, slips / counts.wrong
     true = (share["value"] - fpr * answered) / (tpr - fpr)

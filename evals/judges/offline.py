@@ -252,6 +252,7 @@ def _list_items(text: str) -> list[list[str]]:
 def _changed_share(gold: str, answer: str, asked_stems: set[str]) -> float:
     """Return the share of the gold answer that is copied, if the answer alters a word; else 0."""
     expected, actual = _TOKEN.findall(gold.lower()), _TOKEN.findall(answer.lower())[:400]
+    # Edits from gold[start:end] to answer[first:last], in words.
     codes = SequenceMatcher(None, expected, actual, autojunk=False).get_opcodes()
     copied = sum(end - start for tag, start, end, _, _ in codes if tag == "equal")
     if len(expected) < 3 or 2 * copied < len(expected):
@@ -270,6 +271,8 @@ def _is_swapped(gold: str, answer: str) -> bool:
     """Return whether the answer mixes up which words of the gold answer belong together."""
     texts = map(_PARTS.split, (gold, answer))
     parts, answered = ([set(content_stems(part)) for part in text] for text in texts)
+    # Stems of one part only identify it: "Ann: 3, Bob: 5" has become "Ann: 5, Bob: 3" if two parts
+    # of the answer mix the same two parts of the gold answer.
     counts = Counter(stem for part in parts for stem in part)
     unique = [{stem for stem in part if counts[stem] == 1} for part in parts]
     mixed = Counter(frozenset(n for n, stems in enumerate(unique) if stems & p) for p in answered)
