@@ -67,7 +67,7 @@ def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:
     """Return the episodes' rewards to TRL; None for a group with an unjudged member."""
     groups = in_groups(scored, size)
-    return [reward for group in groups for reward in rewards_of(group) or [None] * size]
+    return [reward for group in groups for reward in rewards_of(group) or (None,) * size]
 
 
 class AgentTrainer(GRPOTrainer):
