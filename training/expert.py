@@ -5,8 +5,8 @@ at the rates of the recipe's `Noise`, or from the best stored episodes."""
 
 import itertools
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -92,14 +92,13 @@ def conversations_of(
     assert table is not None
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
-    answers = {mail: text for entry in planted.values() for mail, text in entry.evidence}
     played: dict[Noise, list[list[ChatMessage]]] = {}
     for noise in dict.fromkeys(table.noises):
         stages = zip(table.stages, table.noises, strict=True)
         limit = max(stage.steps * stage.batch for stage, its in stages if its == noise)
         chosen = [planted[each.id] for each in questions[:limit] if each.id in planted]
         path = material.file.path
-        played[noise] = expert_conversations(path, chosen, recipe.episode, noise, seed, answers)
+        played[noise] = expert_conversations(path, chosen, recipe.episode, noise, seed)
     return [played[noise] for noise in table.noises]
 
 
@@ -139,18 +138,16 @@ def return_of(scored: Scored) -> float:
 
 
 def expert_conversations(
-    path: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int,
-    answers: Mapping[str, str],
-) -> list[list[ChatMessage]]:  # fmt: skip
-    """Return the expert's conversation about each question, in order; `seed` decides its mistakes,
-    and it guesses by the `answers` that mails hold, by message id. Leave out questions whose mails
-    its searches miss. Raises `UserError` without questions."""
+    path: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int
+) -> list[list[ChatMessage]]:
+    """Return the expert's conversation about each question, in order; `seed` decides its mistakes.
+    Leave out questions whose mails its searches miss. Raises `UserError` without questions."""
     if not planted:
         remedy = "give the recipe a table [data.worlds], or begin with art-e train grpo"
         raise UserError(f"the expert can only play synthetic questions: {remedy}")
     # Inbox by inbox: few can be open at a time, and opening one is as slow as some episodes.
     by_inbox = sorted(planted, key=lambda each: each.question.inbox_address)
-    play = partial(_play, path, form, noise, seed, answers)
+    play = partial(_play, path, form, noise, seed)
     if len(planted) > _AT_ONCE:
         parts = map_in_workers(play, iter(in_groups(by_inbox, _AT_ONCE)))
         played = dict(itertools.chain.from_iterable(part for _, part in parts))
@@ -160,15 +157,13 @@ def expert_conversations(
 
 
 def _play(
-    path: Path, form: EpisodeForm, noise: Noise, seed: int, answers: Mapping[str, str],
-    planted: Sequence[Planted],
-) -> list[tuple[str, list[ChatMessage]]]:  # fmt: skip
+    path: Path, form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[Planted]
+) -> list[tuple[str, list[ChatMessage]]]:
     material, conversations = Material(InboxFile(path), []), []
     for entry in planted:
         question = entry.question
         episode = material.episode(question, form)
-        rng = Random(f"{seed}/{question.id}")
-        expert = Expert(episode, entry, rng, noise, form.spaced, answers)
+        expert = Expert(episode, entry, Random(f"{seed}/{question.id}"), noise, form.spaced)
         expert.play()
         # Otherwise the expert decides by what only it knows, which a model can't learn.
         if not expert.lost and expert.saw_evidence():
@@ -180,15 +175,14 @@ def _play(
 class Expert:
     """Plays `episode` knowing the answer and gold mails of `planted`, with mistakes drawn by `rng`.
     With `leading_space` a text in its calls keeps the space before its source: a small model copies
-    tokens, and those of a word differ after a space. `answers` has those that mails hold, by
-    message id. It is `lost` if searches for all words missed a gold mail."""
+    tokens, and those of a word differ after a space. It is `lost` if searches for all words missed
+    a gold mail."""
 
     episode: Episode
     planted: Planted
     rng: Random
     noise: Noise
     leading_space: bool = False
-    answers: Mapping[str, str] = field(default_factory=dict)
     lost: bool = False
 
     def play(self) -> None:
@@ -210,34 +204,28 @@ class Expert:
         if self._errs("gives_up"):
             yield self._final(NOTHING, [])
             return
+        hits = self._hits()
+        if hits and hits[0] not in self._gold() and self._errs("guesses"):
+            yield self._read(hits[0])
+            yield self._final(hits[0], hits[:1])
+            return
         count = len(self.planted.question.message_ids)
         if len(self._gold()) < count and names and names != telling and not lazy:
             yield self._search(telling)
         gold, reads_all = self._gold(), self._errs("wrong_reads")
         if not count or len(gold) < count:
             self.lost = bool(count) and not lazy
-            likely = self._hits(self._longest_name()) if reads_all else []
-            if not (yield from self._reads(likely)):
-                yield self._final(NOTHING, [])
+            for handle in self._hits(self._longest_name()) if reads_all else ():
+                yield self._read(handle)
+            yield self._final(NOTHING, [])
             return
-        if (yield from self._reads(self._above(gold) if reads_all else gold)):
-            return
+        for handle in self._above(gold) if reads_all else gold:
+            yield self._read(handle)
         if self._errs("needless_turns"):
             yield self._read(gold[-1])
         evidence = self.planted.evidence  # quote the mail if one mail holds the answer
         answer = evidence[0][1] if len(evidence) == 1 else str(self.planted.question.answer)
         yield self._final(answer, gold)
-
-    def _reads(self, handles: Sequence[str]) -> Generator[AssistantMessage, None, bool]:
-        """Read the mails; return True after a guess: one held the answer to another question."""
-        gold = self._gold()
-        for handle in handles:
-            yield self._read(handle)
-            other = self.answers.get(self.episode.tools.resolve(handle))
-            if other is not None and handle not in gold and self._errs("guesses"):
-                yield self._final(other, [handle])
-                return True
-        return False
 
     def _gold(self) -> list[str]:
         by_id = {mail: handle for handle, mail in self.episode.tools.handles.items()}

@@ -36,12 +36,10 @@ def planted() -> list[Planted]:
 
 def play(file: InboxFile, chosen: list[Planted], noise: Noise, **options: bool) -> list[Trajectory]:
     trajectories = []
-    answers = {mail: text for entry in chosen for mail, text in entry.evidence}
     for number, entry in enumerate(chosen):
         question = entry.question
         episode = Episode(file.open_inbox(question.inbox_address, question.query_date), question)
-        rng = Random(f"0/{number}")
-        Expert(episode, entry, rng, noise, answers=answers, **options).play()
+        Expert(episode, entry, Random(f"0/{number}"), noise, **options).play()
         trajectories.append(episode_record(episode, "run", "expert", {}))
     return trajectories
 
@@ -81,9 +79,7 @@ def test_noise_of_each_kind_changes_episodes(
     world: InboxFile, planted: list[Planted], clean: list[Trajectory], name: str
 ) -> None:
     chosen = planted[: len(clean)]
-    # It guesses by a mail that it has read on the way.
-    names = ("guesses", "wrong_reads") if name == "guesses" else (name,)
-    noisy = play(world, chosen, PERFECT.model_copy(update=dict.fromkeys(names, 1.0)))
+    noisy = play(world, chosen, PERFECT.model_copy(update={name: 1.0}))
     assert sum(a.messages != b.messages for a, b in zip(clean, noisy, strict=True)) > 10
     facts = [each.rubric for each in noisy]
     if name == "guesses":
@@ -138,7 +134,7 @@ def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPat
     path = material.file.path
 
     def plays(seed: int) -> list[list[ChatMessage]]:
-        return expert.expert_conversations(path, chosen, recipe.episode, Noise(), seed, {})
+        return expert.expert_conversations(path, chosen, recipe.episode, Noise(), seed)
 
     alone = plays(0)
     for entry, messages in zip(chosen, alone, strict=True):
@@ -149,7 +145,7 @@ def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPat
     assert plays(0) == alone
     # A lean search shows whole mails.
     lean = recipe.episode.model_copy(update={"lean": True})
-    assert len(expert.expert_conversations(path, chosen, lean, Noise(), 0, {})) == len(alone)
+    assert len(expert.expert_conversations(path, chosen, lean, Noise(), 0)) == len(alone)
     # It can't answer other questions.
     error = the_error(expert.conversations_of, tiny.recipe(), material, {}, 0)
     assert "play synthetic questions" in error
