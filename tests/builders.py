@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json
-from art_e.models.base import PolicyStep, Usage
+from art_e.models.base import Policy, PolicyStep, Usage
 from art_e.models.calls import Retries
 from art_e.models.hosted import LitellmPolicy
 from art_e.question import Question
@@ -261,6 +262,10 @@ Make = Callable[..., LitellmPolicy]
 
 def act(policy: LitellmPolicy, messages: Sequence[ChatMessage] = HELLO) -> PolicyStep:
     return asyncio.run(policy.act(list(messages), schemas()))
+
+
+def play(episode: Episode, policy: Policy) -> Trajectory:
+    return asyncio.run(run_episode(episode, policy, "r"))
 
 
 def the_error(call: Callable[..., object], *arguments: Any, **options: Any) -> str:

@@ -55,7 +55,8 @@ def owned_db(shared: Path) -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -109,9 +110,14 @@ def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def json_of(result: Result) -> Any:
+def done(result: Result) -> Result:
+    """Check that a command succeeded."""
     assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return result
+
+
+def json_of(result: Result) -> Any:
+    return json.loads(done(result).stdout)
 
 
 def the_error(result: Result, code: int = 2) -> str:

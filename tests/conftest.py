@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,6 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.tools import View
 from data_pipeline.ingest.batch import default_rules
-from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.sources import open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.builders import BOB, QUESTION, Start, make_inbox, once, real_data, write_inbox
@@ -23,6 +23,9 @@ pytest_plugins = ["tests.command_line"]
 
 # The models here are tiny: a second thread of each process takes more time than it saves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Keys and servers are those that a test sets.
+for name in [each for each in os.environ if re.search("_API_(KEY|BASE)$|_BASE_URL$", each)]:
+    del os.environ[name]
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -90,7 +93,7 @@ def real_inbox(shared: Path) -> RealInbox:
 
     def make(db: Path) -> None:
         archive = open_source(str(folder / "enron-maildir.tar.xz"), "enron")
-        ingest([Source(archive, default_rules("enron"))], db)
+        make_inbox(db, archive, default_rules("enron"))
 
     return RealInbox(folder, once(shared / "enron.duckdb", make))
 
@@ -110,6 +113,14 @@ def start(inbox_file: InboxFile) -> Start:
         return Episode(inbox, question, max_turns=max_turns, view=View(handles=handles))
 
     return begin
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from tests.browser import running_browser
+
+    with running_browser() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -110,5 +110,4 @@ def parse_art_e(arguments: Sequence[str]) -> dict[str, Any]:
         name, command, rest = command.resolve_command(context, rest)
     if "--help" in rest:
         return {}
-    parameters: dict[str, Any] = command.make_context(name, rest, parent=context).params
-    return parameters
+    return dict(command.make_context(name, rest, parent=context).params)

@@ -234,12 +234,11 @@ def install(patch: pytest.MonkeyPatch) -> None:
     """Have TRL import this in place of vLLM."""
     from trl.generation import vllm_client, vllm_generation
 
-    final = SimpleNamespace(FINAL_ONLY=2)
     modules: dict[str, dict[str, Any]] = {
         "vllm": {"SamplingParams": SamplingParams},
         "vllm.lora": {},
         "vllm.lora.request": {"LoRARequest": LoRARequest},
-        "vllm.sampling_params": {"RequestOutputKind": final},
+        "vllm.sampling_params": {"RequestOutputKind": SimpleNamespace(FINAL_ONLY=2)},
     }
     for name, content in modules.items():
         module = ModuleType(name)

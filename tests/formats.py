@@ -6,7 +6,7 @@ import re
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,11 +24,11 @@ def parse_message(message: RawMessage, extractor: Extractor | None = None) -> Pa
     return parse_within(message, extractor, lambda email: email)
 
 
-def parsed(items: Iterable[RawMessage]) -> list[ParsedEmail]:
-    """Parse messages, which must all be valid mails."""
-    emails = [parse_message(each) for each in items]
-    assert all(isinstance(each, ParsedEmail) for each in emails), emails
-    return [each for each in emails if isinstance(each, ParsedEmail)]
+def parsed(message: RawMessage, extractor: Extractor | None = None) -> ParsedEmail:
+    """Parse a message, which must be a valid mail."""
+    email = parse_message(message, extractor)
+    assert isinstance(email, ParsedEmail), email
+    return email
 
 
 def of_row(
@@ -140,7 +140,7 @@ def write_csv(folder: Path, mails: Sequence[bytes]) -> Path:
 def write_parquet(folder: Path, mails: Sequence[bytes]) -> Path:
     """Write two Parquet files with the columns of `corbt/enron-emails`: addresses without names."""
     rows = []
-    for number, email in enumerate(parsed(RawMessage("x", mail) for mail in mails)):
+    for number, email in enumerate(parsed(RawMessage("x", mail)) for mail in mails):
         row = {role: [box.address for box in getattr(email, role)] for role in ("to", "cc", "bcc")}
         row["bcc"] = row["bcc"] or None  # type: ignore[assignment]
         rows.append({

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from art_e.cli.main import app
 from art_e.question import Question
 from data_pipeline.golden.golden_set import SET_FILES, GoldenSet, Step
+from tests.command_line import json_of
 from tests.processes import Killing
-from tests.provider import KEY, Provider, Reply, Request, says
+from tests.provider import Provider, Reply, Request, says
 
 # ---- The models, which answer only from their request.
 
@@ -71,10 +72,8 @@ def correctness(data: Data) -> Data:
 
 
 def rating(data: Data) -> Data:
-    return {
-        "reason": "Rated.",
-        "how_realistic": 0.9 - 0.6 * bool(re.search("colour|illness", data["question"])),
-    }
+    is_odd = re.search("colour|illness", data["question"])
+    return {"reason": "Rated.", "how_realistic": 0.3 if is_odd else 0.9}
 
 
 def _cues(question: str) -> list[str]:
@@ -169,18 +168,11 @@ class Chain:
 
     def done(self, provider: Provider, step: str, *more: object) -> dict[str, Any]:
         """Run a step in this process, which must succeed, and return its sums."""
-        runner = CliRunner(env=self._environment(provider))
-        result = runner.invoke(app, self._arguments(step, ["--json", *more]))
-        assert result.exit_code == 0, result.output
-        sums: dict[str, Any] = json.loads(result.stdout)["sums"]
-        return sums
+        runner = CliRunner(env=provider.environment(self.folder / "home"))
+        return dict(json_of(runner.invoke(app, self._arguments(step, ["--json", *more])))["sums"])
 
     def killed(self, killing: Killing, provider: Provider, step: str, *more: object) -> None:
-        killing.run(self._arguments(step, more), self._environment(provider))
-
-    def _environment(self, provider: Provider) -> dict[str, str]:
-        home = str(self.folder / "home")
-        return {"ART_E_HOME": home, "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.base_url}
+        killing.run(self._arguments(step, more), provider.environment(self.folder / "home"))
 
     def _arguments(self, step: str, more: Sequence[object]) -> list[str]:
         named = [part for each in self.inboxes for part in ("--inbox", each)]

@@ -28,7 +28,7 @@ def start(
     """Start `art-e` in its own process group, with pipes for its output."""
     defaults = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
     command = [sys.executable, "-m", "art_e", *map(str, arguments)]
-    env = {**os.environ, **(environment or {})}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **(environment or {})}
     return subprocess.Popen(command, text=True, **{"env": env, **defaults, **options})
 
 

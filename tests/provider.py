@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
@@ -193,11 +194,14 @@ class Provider:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
+    def environment(self, home: Path) -> dict[str, str]:
+        """Return the variables of a command that asks this provider in place of OpenAI."""
+        return {"ART_E_HOME": str(home), "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": self.base_url}
+
     def stand_in_for_openai(self, monkeypatch: pytest.MonkeyPatch, key: str = KEY) -> None:
         """Send requests for models named openai/... here, with that key."""
         monkeypatch.setenv("OPENAI_API_KEY", key)
         monkeypatch.setenv("OPENAI_BASE_URL", self.base_url)
-        monkeypatch.delenv("OPENAI_API_BASE", raising=False)
 
     def reply_to(self, _: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Choose a response, and record it."""

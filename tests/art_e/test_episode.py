@@ -60,8 +60,7 @@ def test_a_whole_episode(start: Start) -> None:
     hits = step(episode, search("lease"))[0]["hits"]
     assert episode.rubric.found_gold is True
     assert episode.rubric.read_gold is False
-    mail = step(episode, read(hits[0]["message_id"]))[0]
-    assert "May 3" in mail["body"]
+    assert "May 3" in step(episode, read(hits[0]["message_id"]))[0]["body"]
     assert episode.rubric.read_gold is True
     assert step(episode, answer("May 3", hits[0]["message_id"])) == [DONE]
     assert (episode.done, episode.final_answer, episode.sources) == (True, "May 3", (LEASE,))

@@ -51,8 +51,7 @@ LINES = st.text(st.sampled_from("ab1 \t>-*.,\n[]é"), max_size=300)
 
 @given(LINES, LINES)
 def test_each_word_is_shown_or_was_shown_before(first: str, second: str) -> None:
-    lines = tidy_lines(first, "")
-    assert words(" ".join(lines)) == words(first)
+    assert words(" ".join(tidy_lines(first, ""))) == words(first)
     history = ShownTexts()
     history.note(tidy_text(first, "", "Ann"), "m1")
     new = history.new(tidy_text(second, "", "Bob"))

@@ -42,17 +42,8 @@ def run_ask(process: Process, db: Path, model: str, folder: Path) -> tuple[int, 
     return started.returncode, notes
 
 
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Unset all variables of providers."""
-    for name in [each for each in os.environ if "OPENAI" in each]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    return monkeypatch
-
-
 def test_local_models_are_called_without_a_proxy(
-    tmp_path: Path, db: Path, process: Process, bare: pytest.MonkeyPatch
+    tmp_path: Path, db: Path, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overhears(_: Request) -> object:
         raise AssertionError("a proxy was asked")
@@ -61,17 +52,17 @@ def test_local_models_are_called_without_a_proxy(
         there = proxy.base_url.removesuffix("/v1")
         places = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), there)
         for name, place in {**places, "NO_PROXY": "intranet.example"}.items():
-            bare.setenv(name, place)
-            bare.setenv(name.lower(), place)
+            monkeypatch.setenv(name, place)
+            monkeypatch.setenv(name.lower(), place)
         port = model.base_url.rpartition(":")[2]
-        bare.setenv("HOSTED_VLLM_API_BASE", f"http://localhost:{port}")
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"http://localhost:{port}")
         _, notes = run_ask(process, db, "hosted_vllm/mine", tmp_path)
         assert proxy.requests == []
         assert model.requests, notes
 
 
 def test_env_file_sets_only_keys(
-    tmp_path: Path, db: Path, process: Process, bare: pytest.MonkeyPatch
+    tmp_path: Path, db: Path, process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the working directory's `.env` keys count, and neither an address nor a proxy."""
     answers = [says("I don't know")] * 3
@@ -89,7 +80,7 @@ def test_env_file_sets_only_keys(
         }  # fmt: skip
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
         (tmp_path / ".env").write_text(text)
-        bare.setenv("OPENAI_BASE_URL", model.base_url)
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
         for name, code in (("openai/o3", 0), ("hosted_vllm/mine", 2)):
             ended, notes = run_ask(process, db, name, tmp_path)
             [note] = [each for each in notes.splitlines() if each.startswith(".env")]

@@ -1,6 +1,5 @@
 """What happened in an episode: the loop that records it, trajectories as JSON lines, and runs."""
 
-import asyncio
 import json
 import re
 import shutil
@@ -10,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from art_e.agent import episode_record, run_episode
+from art_e.agent import episode_record
 from art_e.runs import find_run, list_runs, read_trajectories, start_run
 from art_e.trajectory import Trajectory, exchanges
 from tests import builders
@@ -36,8 +35,7 @@ def test_another_bad_line_is_an_error(tmp_path: Path) -> None:
     )  # fmt: skip
     lines = [line.replace('"rubric"', '"unknown"'), *(each.to_line() for each in odd)]
     for bad in ("{", "\udcff", older, "[" * 100_000, *lines):
-        text = f"{line}\n{bad}\n{line}\n"
-        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        path.write_bytes(f"{line}\n{bad}\n{line}\n".encode("utf-8", "surrogateescape"))
         rows = read_trajectories(path)
         assert next(rows) == trajectory()
         with pytest.raises(ValueError):  # of JSON, of UTF-8 or of the schema
@@ -109,4 +107,4 @@ def test_a_run_elsewhere_is_listed_until_it_is_deleted(tmp_path: Path) -> None:
 def test_a_cost_unknown_in_part_is_unknown(start: Start, costs: list[float | None]) -> None:
     script = [message(search("lease")), message(read("m1")), message(answer("May 3", "m1"))]
     policy = builders.ScriptedPolicy(script, costs=costs)
-    assert asyncio.run(run_episode(start(), policy, "run-1")).cost_usd is None
+    assert builders.play(start(), policy).cost_usd is None

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from art_e.ratings import read_ratings
 from art_e.web.server import HEADERS
-from tests.browser import Visit, pale_texts, running_browser
+from tests.browser import Visit, pale_texts
 from tests.builders import WAIT_S, answer, make_inbox, raw, read, search, with_files
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Process, assert_safe
 from tests.processes import start
@@ -205,12 +205,6 @@ def test_conversations_resume_after_a_restart(owned_db: Path, home: Path) -> Non
     assert [question for question, _ in config["talk"]] == [QUESTION, "And the zebra?"]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as running:
-        yield running
-
-
 @contextmanager
 def visit(browser: Browser, db: Path, home: Path, *options: str, **window: Any) -> Iterator[Page]:
     """Open the page; check at the end that it logged no error and fetched only from here."""
@@ -298,9 +292,7 @@ def test_page_shows_a_conversation(browser: Browser, owned_db: Path, home: Path)
     follow_up = next(each for each in questions if each.startswith("Who said so?"))
     assert f"- {QUESTION}\n  It ends on March 31, 2002" in follow_up
     assert questions[-1] == QUESTION
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ART_E_HOME", str(home))
-        ratings = [(each.rating, each.question, each.right_answer) for each in read_ratings()]
+    ratings = [(each.rating, each.question, each.right_answer) for each in read_ratings()]
     assert ratings == [("good", QUESTION, None), ("bad", "Who said so?", "Ann")]
 
 

@@ -14,16 +14,15 @@ import pytest
 from asn1crypto import cms
 from pypdf import PdfWriter
 
-from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import AttachedFile
 from art_e.inbox.query import parse_query
 from data_pipeline.ingest import attachments, parse, records
 from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, Reading
-from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.records import RawMessage
 from data_pipeline.ingest.sources import open_source
-from tests.builders import make_inbox, raw, tries, with_files
+from tests.builders import new_file, raw, tries, with_files
 from tests.command_line import Run
-from tests.formats import parse_message, zipped
+from tests.formats import parsed, zipped
 from tests.mailbox import calendar, excel, pdf, word
 
 
@@ -148,27 +147,25 @@ def test_a_bomb_is_not_read(make: Callable[[], bytes], extractor: Extractor) -> 
 @pytest.mark.fire
 def test_attachments_share_one_limit(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = {"first.pdf": FILES["lease.pdf"][0]}
-    parse_message(mail(lease), extractor)  # starts the child
+    parsed(mail(lease), extractor)  # starts the child
     seconds = tries(5, 10)
     bad = {f"{number}.pdf": slow() for number in range(20)}
     started = time.monotonic()
     with monkeypatch.context() as patch:
         patch.setattr(records, "ATTACHMENT_SECONDS", float(seconds))
-        email = parse_message(mail({**lease, **bad}), extractor)
+        email = parsed(mail({**lease, **bad}), extractor)
     assert time.monotonic() - started < seconds + 60
-    assert isinstance(email, ParsedEmail)
     assert "The quagga lease ends" in email.attached
     assert email.attached.count(f".pdf: {attachments.HEAVY}]") == 20
     assert len(email.files) == 21
-    after = parse_message(mail(lease), extractor)
-    assert isinstance(after, ParsedEmail) and "quagga lease" in after.attached
+    assert "quagga lease" in parsed(mail(lease), extractor).attached
 
 
 def test_attachment_texts_are_searched_and_shown(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "i.duckdb"
     files = {name: data for name, (data, _) in FILES.items()}
-    make_inbox(db, [mail(files), mail({"photo.jpg": b"\xff\xd8\xff"}, 2)], owner=ME)
-    with InboxFile(db) as file:
+    mails = [mail(files), mail({"photo.jpg": b"\xff\xd8\xff"}, 2)]
+    with new_file(db, mails, owner=ME) as file:
         inbox = file.open_inbox(ME)
         for _ in range(2):
             [hit] = inbox.search(["quagga"])
@@ -180,8 +177,7 @@ def test_attachment_texts_are_searched_and_shown(art_e: Run, tmp_path: Path) -> 
     assert "[Text of lease.pdf]\nThe quagga lease ends" in text
     assert "[Text of" not in art_e("read", "2@x", "--db", db).stdout
     # They stay when mail is added to the file.
-    make_inbox(db, [mail({"more.txt": b"okapi"}, 3)], owner=ME, append=True)
-    with InboxFile(db) as file:
+    with new_file(db, [mail({"more.txt": b"okapi"}, 3)], owner=ME, append=True) as file:
         inbox = file.open_inbox(ME)
         assert len(inbox.search(["quagga"])) == len(inbox.search(["okapi"])) == 1
         assert {each.name: each.data for each in inbox.files("<1@x>")} == files
@@ -234,8 +230,7 @@ def test_packed_mail_is_read_as_the_mails_body(extractor: Extractor) -> None:
         ("page.mht", b"From: <Saved>\n" + inner, "[Attached message: Water]\nAn okapi page"),
         ("a.msg", outlook.data, "[Attached message: "),
     ):  # fmt: skip
-        email = parse_message(mail({name: data}), extractor)
-        assert isinstance(email, ParsedEmail)
+        email = parsed(mail({name: data}), extractor)
         text = email.body + email.attached
         assert all(each in text for each in texts.split(", ")), text
         assert text.count("Nothing") == 1 and name not in text

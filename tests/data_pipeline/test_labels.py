@@ -88,7 +88,7 @@ def test_labels_are_read_in_an_mbox_only() -> None:
     for headers, labels in LABELS["mbox"].items():
         data = f"From: a@x.example\n{headers}\n\nHi\n".encode()
         # In other mail anyone could have written them, so they don't count.
-        mbox, other = parsed([RawMessage("t", data, in_mbox=True), RawMessage("t", data)])
+        mbox, other = (parsed(RawMessage("t", data, in_mbox=box)) for box in (True, False))
         assert (mbox.labels, mbox.junk) == (tuple(labels), bool({"trash", "drafts"} & set(labels)))
         assert (other.labels, other.junk) == ((), False)
 
@@ -96,7 +96,7 @@ def test_labels_are_read_in_an_mbox_only() -> None:
 def test_bulk_mail_is_recognised_by_its_headers() -> None:
     for headers, mailing_list, bulk in table_rows(__file__, "bulk.tsv"):
         data = f"From: a@x.example\n{headers.replace(' | ', chr(10))}\n\nHi\n".encode()
-        [mail] = parsed([RawMessage("t", data)])
+        mail = parsed(RawMessage("t", data))
         assert (mail.mailing_list, str(mail.bulk)) == (mailing_list, bulk), headers
 
 

@@ -20,6 +20,7 @@ from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.charsets import decode_bytes
 from data_pipeline.ingest.parse import derived_message_id, html_to_text, plain_text
 from data_pipeline.ingest.records import ParsedEmail, RawMessage, Skipped
+from tests import formats
 from tests.builders import raw, table, tries
 from tests.formats import of_row, parse_message
 from tests.processes import peak_of
@@ -29,9 +30,7 @@ HEAD = b"From: ann@x.com\nSubject: s\n"
 
 
 def parsed(data: bytes, *origin: Any, **options: Any) -> ParsedEmail:
-    email = parse_message(RawMessage("test", data, *origin, **options))
-    assert isinstance(email, ParsedEmail), email
-    return email
+    return formats.parsed(RawMessage("test", data, *origin, **options))
 
 
 def headers(*lines: str, body: str = "Hello.") -> ParsedEmail:

@@ -26,12 +26,11 @@ import pytest
 
 from data_pipeline.ingest import archives
 from data_pipeline.ingest.archives import tar_members
-from data_pipeline.ingest.batch import Rules
-from data_pipeline.ingest.build import IngestReport, Source, ingest
+from data_pipeline.ingest.build import IngestReport
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, RawMessage
 from data_pipeline.ingest.sources import detect, open_source
 from data_pipeline.synthetic.world import WorldConfig, messages, questions_of, world_of
-from tests.builders import raw, table, the_error, tries
+from tests.builders import make_inbox, raw, table, the_error, tries
 from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir, zipped
 from tests.processes import peak_of
 from tests.queries import plain_connection
@@ -52,7 +51,7 @@ def ingested(name: str, folder: Path) -> tuple[IngestReport, Path]:
     path = str(write(folder, MAILS))
     assert detect(path) == expected
     db = folder / "inbox.duckdb"
-    return ingest([Source(open_source(path, expected), Rules())], db), db
+    return make_inbox(db, open_source(path, expected)), db
 
 
 # The source of a mail and, in the Hugging Face set, the names of people depend on the format.
@@ -132,8 +131,7 @@ def test_a_maildir_that_changes_is_read(tmp_path: Path) -> None:
     faults = [each.source for each in items if isinstance(each, RawMessage) and each.fault]
     assert faults == [names[2], *names[5:]]
     assert isinstance(items[1], RawMessage) and "starred" in items[1].labels
-    report = ingest([Source(iter(items), Rules())], tmp_path / "inbox.duckdb")
-    assert report.counts["quarantined"] == {"gone": 2}
+    assert make_inbox(tmp_path / "inbox.duckdb", items).counts["quarantined"] == {"gone": 2}
 
 
 def test_other_files_are_counted_and_links_not_followed(tmp_path: Path) -> None:
@@ -162,7 +160,7 @@ def test_mbox_bodies_envelopes_and_sources(tmp_path: Path) -> None:
     )
     items = opened(tmp_path, "mail")
     assert [item.source for item in items] == ["box.mbox#1", "box.mbox#2"]
-    one, two = parsed(items)
+    one, two = map(parsed, items)
     assert one.body == "From then, at 9:30 in 2001 we\nwent on.\nFrom here\n>From deeper"
     assert (one.sent_at, one.utc_offset) == (dt.datetime(2001, 1, 12, 9, 30), 0)
     assert (two.body, two.utc_offset) == ("body\n\nFrom someone", 120)
@@ -192,7 +190,7 @@ def test_all_splits_of_hub_sets_are_read(monkeypatch: pytest.MonkeyPatch) -> Non
     assert detect("owner/mail") == "hf"
     first, second = open_source("owner/mail", "hf")
     assert (first.source, second.source) == ("owner/mail#1", "owner/mail#2")
-    [mail] = parsed([first])
+    mail = parsed(first)
     assert (mail.subject, [box.address for box in mail.to], mail.cc) == ("", ["b@x.com"], ())
     assert mail.sent_at == dt.datetime(2001, 1, 12, 9, 30)
     error = ConnectionError("Couldn't reach 'owner/mail' on the Hub\n(offline)")
@@ -350,7 +348,7 @@ def test_unreadable_zip_entries_are_quarantined(tmp_path: Path) -> None:
     data = zipped({name: raw(f"<{name}>").data for name in ("a.eml", "b.eml")})
     deflate64 = 9
     file.write_bytes(with_byte(data, deflate64, 8, data.index(DIRECTORY) + 10))
-    report = ingest([Source(open_source(str(file), detect(str(file))), Rules())], tmp_path / "i")
+    report = make_inbox(tmp_path / "i", open_source(str(file), detect(str(file))))
     assert report.counts["quarantined"] == {"unread": 1}
     assert report.counts["stored"] == 1
 

@@ -10,10 +10,9 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import detect, open_source
-from tests.builders import the_error
+from tests.builders import make_inbox, the_error
 from tests.formats import parse_message, zipped
 
 
@@ -82,7 +81,7 @@ def test_a_partial_emlx_gets_its_attachments_back(tmp_path: Path) -> None:
     message = mail(2, parts, "Content-Type: multipart/mixed; boundary=b\n")
     files = {f"Messages/{number}.partial.emlx": emlx(message, 1) for number in (1, 2)}
     path = write(tmp_path / "mail", {**files, "Attachments/2/2/a.txt": b"An okapi."})
-    report = ingest([Source(open_source(str(path), "mail"), Rules())], tmp_path / "inbox")
+    report = make_inbox(tmp_path / "inbox", open_source(str(path), "mail"))
     assert (report.counts["stored"], report.counts["cut"]) == (2, {"partial": 1})
     with InboxFile(tmp_path / "inbox") as file:
         assert len(file.open_inbox("bob@x.example").search(["okapi"])) == 1

@@ -17,12 +17,11 @@ from typing import NamedTuple
 import pytest
 
 from art_e.question import KINDS, SPLITS
-from data_pipeline.ingest.records import ParsedEmail
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.wording import MONTHS, load_toml, word_list, words_of
 from data_pipeline.synthetic.world import World, WorldConfig, ledger, messages, questions
 from tests.builders import the_error
-from tests.formats import parse_message
+from tests.formats import parsed
 
 SMALL = WorldConfig(size=1000)
 STANDARD = WorldConfig(size=5000)
@@ -46,14 +45,12 @@ class Mail(NamedTuple):
 def world(config: WorldConfig) -> dict[str, Mail]:
     """Return the mails by message id, as ingest parses them; check that none is rejected."""
     mails = {}
-    for raw in messages(config):
-        parsed = parse_message(raw)
-        assert isinstance(parsed, ParsedEmail)
-        assert parsed.sent_at is not None
-        people = (parsed.sender, *parsed.to, *parsed.cc, *parsed.bcc)
+    for email in map(parsed, messages(config)):
+        assert email.sent_at is not None
+        people = (email.sender, *email.to, *email.cc, *email.bcc)
         addresses = frozenset(person.address for person in people)
-        text = " ".join(f"{parsed.subject} {parsed.body}".split())
-        mails[parsed.message_id] = Mail(parsed.sent_at, addresses, text)
+        text = " ".join(f"{email.subject} {email.body}".split())
+        mails[email.message_id] = Mail(email.sent_at, addresses, text)
     return mails
 
 

@@ -1,6 +1,5 @@
 """Invented runs for the detectors of reward hacking: honest models and learners, planted hacks."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -11,6 +10,7 @@ from art_e.question import Question, Split
 from evals.scored import Scored
 from tests import builders
 from tests.evals import runs
+from tests.evals.runs import changed
 
 PEOPLE = "Ann Alder,Bob Birch,Cora Cedar,Dan Dogwood,Eve Elm,Finn Fir,Gus Gorse".split(",")
 VERDICT = {"correct": None, "grounded": None, "judge": "first", "reason": ""}
@@ -43,13 +43,6 @@ def episode(question: Question, answer: str | None, correct: bool | None, **fiel
     fields = {"episode_id": name, "final_answer": answer, "verdict": verdict, **fields}
     outcome: runs.Outcome = "abstained" if answer is None else "wrong"
     return Scored(question, runs.episode(question, outcome, **fields))
-
-
-def changed(scored: Scored, *, rubric: dict[str, Any] | None = None, **fields: Any) -> Scored:
-    """Return the episode with other fields in its trajectory and rubric."""
-    facts = {**scored.trajectory.rubric, **(rubric or {})}
-    trajectory = dataclasses.replace(scored.trajectory, rubric=facts, **fields)
-    return Scored(scored.question, trajectory)
 
 
 def answering(item: Question, rng: Random, accuracy: float, **fields: Any) -> Scored:

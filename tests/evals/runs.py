@@ -15,6 +15,7 @@ from art_e.question import Difficulty, Kind, Question
 from art_e.runs import Run, start_run
 from art_e.storage import append_line
 from art_e.trajectory import Trajectory
+from evals.scored import Scored
 from tests import builders
 from training.run import STEPS, Step, Validation
 
@@ -114,6 +115,13 @@ def episodes(
         episode(next(item), outcome, model=model, **{"seconds": 1.0 + number % 7, **options})
         for number, outcome in enumerate(outcomes)
     ]
+
+
+def changed(scored: Scored, *, rubric: dict[str, Any] | None = None, **fields: Any) -> Scored:
+    """Return the episode with other fields in its trajectory and rubric."""
+    facts = {**scored.trajectory.rubric, **(rubric or {})}
+    trajectory = dataclasses.replace(scored.trajectory, rubric=facts, **fields)
+    return Scored(scored.question, trajectory)
 
 
 def training(steps: Sequence[int], *, model: str = "trained", n: int = 20) -> list[Trajectory]:

@@ -12,7 +12,8 @@ from evals.judges.claims import APPEAL, clean
 from evals.scored import Scored
 from tests.builders import message, search, table_rows
 from tests.evals import hacks
-from tests.evals.hacks import HACKS, changed, episode, hacking, honest, learner, question, rewarding
+from tests.evals.hacks import HACKS, episode, hacking, honest, learner, question, rewarding
+from tests.evals.runs import changed
 
 
 def alarmed(scored: Sequence[Scored]) -> set[str]:

@@ -16,7 +16,7 @@ from evals.report.tables import measure
 from evals.scored import Scored, Verdict, load_run
 from tests.builders import table_rows, write_lines
 from tests.builders import the_error as the_user_error
-from tests.command_line import HOSTILE, assert_safe, json_of, the_error
+from tests.command_line import HOSTILE, assert_safe, done, json_of, the_error
 from tests.command_line import Run as Cli
 from tests.evals.runs import Outcome, episode, episodes, question, write_run
 from tests.provider import KEY, Reply, Request, openai, says
@@ -39,8 +39,7 @@ def to_label(run: Run) -> list[Scored]:
 
 
 def test_keys_become_labels_in_order(run: Run, label: Cli) -> None:
-    result = label(keys="rwsR?q")
-    assert result.exit_code == 0, result.output
+    result = done(label(keys="rwsR?q"))
     first, second, _, fourth, *_ = (each.trajectory.episode_id for each in to_label(run))
     assert labels.read_labels(run) == {first: True, second: False, fourth: True}
     for words in ("there is no key '?'", "3 labels added", "art-e eval judge --run mine"):
@@ -57,8 +56,8 @@ def test_labelling_continues_where_it_stopped(run: Run, label: Cli) -> None:
     labels.write_label(run, ids[0], correct=False)
     assert labels.read_labels(run) == {name: place == 1 for place, name in enumerate(ids)}
     # All answers are labelled.
-    done = label(keys="")
-    assert "[r]ight" not in done.stderr and "0 labels added" in done.stderr
+    complete = label(keys="").stderr
+    assert "[r]ight" not in complete and "0 labels added" in complete
 
 
 def test_label_hides_the_model_and_the_verdict(run: Run, label: Cli) -> None:
@@ -88,8 +87,7 @@ def test_label_prints_hostile_mail_as_text_and_cuts_it(home: Path, label: Cli) -
             message["content"] = "no JSON"
     hostile = episode(item, "wrong", messages=messages, final_answer=HOSTILE)
     write_run(home / "runs" / "mine", [hostile])
-    result = label(keys="r")
-    assert result.exit_code == 0, result.output
+    result = done(label(keys="r"))
     assert "[bold]red[/bold]" in result.stdout
     assert "more characters)" in result.stdout
     assert len(result.stdout.splitlines()) < 60
@@ -144,8 +142,7 @@ def test_invalid_pair_is_named(tmp_path: Path) -> None:
 
 
 def test_default_is_the_offline_judge_on_the_reporting_half(art_e: Cli) -> None:
-    printed = json_of(art_e("eval", "judge", "--json"))
-    [figures] = printed["judges"].values()
+    [figures] = json_of(art_e("eval", "judge", "--json"))["judges"].values()
     pairs = [each for each in labels.load_pairs() if each.half == "reporting"]
     assert figures["n"] == len(pairs)
     assert figures["kappa"]["low"] < figures["kappa"]["value"] < figures["kappa"]["high"]
@@ -159,8 +156,7 @@ def test_json_has_the_wrong_verdicts_with_their_reasons(art_e: Cli) -> None:
     [wrong] = json_of(art_e(*args, "--json"))["judges"]["offline/9"]["wrong"]
     assert (wrong["answer"], wrong["label"], wrong["verdict"]) == ("May 30", True, False)
     assert wrong["reason"].startswith("lacks a value or name (score 0.")
-    printed = art_e(*args)
-    assert printed.exit_code == 0
+    printed = done(art_e(*args))
     assert "adversarial answers judged correct: 0 of 1" in printed.stdout
     rows = [line.split("│") for line in printed.stdout.splitlines() if "│" in line]
     [row] = [each for each in rows if each[1].strip() == "all"]
@@ -209,8 +205,7 @@ def test_a_runs_labels_measure_its_verdicts_and_another_judge(art_e: Cli, home: 
     for number, scored in enumerate(labelled):
         correct = scored.correct != (number == 0)
         labels.write_label(run, scored.trajectory.episode_id, correct=correct)
-    printed = json_of(art_e("eval", "judge", "--run", "mine", "--json"))
-    stored = printed["judges"]["offline/9"]
+    stored = json_of(art_e("eval", "judge", "--run", "mine", "--json"))["judges"]["offline/9"]
     assert stored["n"] == len(labelled)
     assert stored["agreement"]["value"] == pytest.approx(1 - 1 / len(labelled))
     # Judged again, the offline judge gives the invented verdicts.

@@ -1,6 +1,5 @@
 """Figures and comparisons of episodes against values computed by hand."""
 
-import dataclasses
 import datetime as dt
 import itertools
 import json
@@ -21,7 +20,7 @@ from evals.report.tables import differences, fewer_errors, percent, summary
 from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample, holm
 from tests.builders import table_rows, the_error
-from tests.evals.runs import Outcome, episode, question, write_run
+from tests.evals.runs import Outcome, changed, episode, question, write_run
 
 JUDGE = "offline/9"
 NUMBERS = itertools.count()
@@ -32,9 +31,7 @@ def scored(outcome: Outcome, *, item: Question | None = None, **options: Any) ->
     """Return an episode, by default of a new lookup question; `facts` replace its rubric's."""
     item = item or question(next(NUMBERS), kind="lookup", inbox_address="bob@test.example")
     facts = options.pop("facts", {})
-    trajectory = episode(item, outcome, **options)
-    rubric = {**trajectory.rubric, **facts}
-    return Scored(item, dataclasses.replace(trajectory, rubric=rubric))
+    return changed(Scored(item, episode(item, outcome, **options)), rubric=facts)
 
 
 def unanswerable(outcome: Outcome, **options: Any) -> Scored:
@@ -115,7 +112,7 @@ def test_unknown_cost_is_not_zero_and_is_not_compared() -> None:
     figures = compare(A, B)["figures"]
     assert figures["cost_per_1000_usd"]["a"] == pytest.approx(2.0)
     assert figures["latency_mean_s"]["b"] == pytest.approx(2.0)
-    unpriced = [Scored(B[0].question, dataclasses.replace(B[0].trajectory, cost_usd=None)), *B[1:]]
+    unpriced = [changed(B[0], cost_usd=None), *B[1:]]
     assert "cost_per_1000_usd" not in compare(A, unpriced)["figures"]
     assert "cost_per_1000_usd" not in compare(unpriced, B)["figures"]
 
@@ -215,8 +212,7 @@ def test_funnel_counts_each_episode_once() -> None:
     assert funnel == {step: steps.count(step) for step in STEPS}
     assert all(n for step, n in funnel.items() if step != "failed")
     assert ending_of(scored("failed")) == "failed"
-    alone = figures_of([scored("right")])["funnel"]
-    assert alone == dict.fromkeys(STEPS, 0) | {"right": 1}
+    assert figures_of([scored("right")])["funnel"] == dict.fromkeys(STEPS, 0) | {"right": 1}
 
 
 def test_answers_without_the_payload_resist_attacks() -> None:
@@ -276,8 +272,7 @@ def timed(start: float, took: float, outcome: Outcome = "right", **options: Any)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), min_size=1, max_size=25))
 def test_gpu_time_is_the_time_in_which_any_question_ran(times: list[tuple[int, int]]) -> None:
     busy = sum(any(start <= second < start + took for start, took in times) for second in range(40))
-    shares = gpu_seconds([timed(*each) for each in times])
-    assert sum(shares.values()) == pytest.approx(busy)
+    assert sum(gpu_seconds([timed(*each) for each in times]).values()) == pytest.approx(busy)
 
 
 def test_gpu_time_is_shared_by_episode_time_without_pauses() -> None:

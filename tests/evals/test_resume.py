@@ -59,11 +59,7 @@ class Benchmark:
 
     def __init__(self, provider: Provider, db: Path, folder: Path) -> None:
         self.out = folder / "run"
-        self._environment = {
-            "ART_E_HOME": str(folder / "home"),
-            "OPENAI_API_KEY": "sk-test-0123456789abcdef",
-            "OPENAI_BASE_URL": provider.base_url,
-        }
+        self._environment = provider.environment(folder / "home")
         golden = write_questions(folder / "questions.jsonl", ASKED)
         models = ["-m", MODELS[0], "-m", MODELS[1]]
         files = ["--questions", str(golden), "--db", str(db)]

@@ -78,8 +78,7 @@ def clean(world: InboxFile, planted: list[Planted]) -> list[Trajectory]:
 def test_noise_of_each_kind_changes_episodes(
     world: InboxFile, planted: list[Planted], clean: list[Trajectory], name: str
 ) -> None:
-    chosen = planted[: len(clean)]
-    noisy = play(world, chosen, PERFECT.model_copy(update={name: 1.0}))
+    noisy = play(world, planted[: len(clean)], PERFECT.model_copy(update={name: 1.0}))
     assert sum(a.messages != b.messages for a, b in zip(clean, noisy, strict=True)) > 10
     facts = [each.rubric for each in noisy]
     if name == "reads_one":

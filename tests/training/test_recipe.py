@@ -54,8 +54,7 @@ QUESTION = questions(WorldConfig(size=1000))[0]
 
 
 def assert_in_the_form(path: Path) -> None:
-    config = json.loads((path.parent / "config.json").read_text("utf-8"))
-    assert config["max_turns"] == 4
+    assert json.loads((path.parent / "config.json").read_text("utf-8"))["max_turns"] == 4
     for trajectory in read_trajectories(path):
         assert trajectory.messages[0]["content"] == "You have 4 turns."
         assert trajectory.rubric["max_turns"] == 4

@@ -19,7 +19,7 @@ from data_pipeline.synthetic.world import world_of
 from tests.builders import table_rows, tries, write_lines
 from tests.builders import the_error as the_user_error
 from tests.command_line import Run as Cli
-from tests.command_line import json_of, the_error
+from tests.command_line import done, json_of, the_error
 from tests.documented import parse_art_e
 from tests.evals.runs import Outcome, episode, question
 from tests.golden import Player, form_of
@@ -38,12 +38,6 @@ TINY = (f"changes={json.dumps(tiny.FEW)}", f"sources={json.dumps(WORLDS)}", "see
 
 def profile_of(name: str, *changes: str) -> Profile:
     return load_toml(Profile, "profile", name, changes)
-
-
-@pytest.fixture(autouse=True)
-def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize("name", toml_names("profile"))
@@ -122,13 +116,11 @@ def test_chain(art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.Monke
                 main.run()
         return ended.value.code
 
-    monkeypatch.setenv("ART_E_HOME", str(home))
     out = tmp_path / "out"
     words = ("reproduce", "--profile", "nano", "--out", out, *tiny.flags(*TINY))
     with monkeypatch.context() as patch:
         patch.setattr(reproduction, "run_art_e", in_process)
-        result = art_e(*words)
-    assert result.exit_code == 0, result.output
+        done(art_e(*words))
     page, figures = ((out / name).read_text("utf-8") for name in ("report.html", "figures.json"))
     rows = {each["figure"]: each for each in json.loads(figures)["published_against_ours"]}
     assert rows["Net reduction of o3's errors"]["published"] == "60%"
@@ -214,8 +206,7 @@ def test_repeatedly_killed_talk_pays_nothing_twice(tmp_path: Path, base: Path) -
     words = ["reproduce", "--profile", "talk", "--out", out, *changes]
     stamps = ("golden-generate", "golden-verify", "baseline-o3", "grpo-0", "trained-0")
     with Provider(answers, key=KEY) as provider:
-        keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.base_url}
-        environment = {**keys, "ART_E_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
+        environment = {**provider.environment(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
         for name in stamps[: tries(1, len(stamps))]:
             process = start(words, environment, stderr=subprocess.DEVNULL)
             place = out / ("golden" if name.startswith("golden") else name)
@@ -232,7 +223,7 @@ def test_repeatedly_killed_talk_pays_nothing_twice(tmp_path: Path, base: Path) -
         ]
     # A request under way at a kill is asked again.
     assert len(set(written)) == 2 * 3 <= len(written) <= 2 * 3 + len(stamps) * 8
-    done = [each.question_id for each in read_trajectories(Run(out / "baseline-o3").trajectories)]
-    assert done and len(set(done)) == len(done)
-    assert set(done) <= {each.id for each in load_questions(str(out / "golden"), "test")}
+    ids = [each.question_id for each in read_trajectories(Run(out / "baseline-o3").trajectories)]
+    assert ids and len(set(ids)) == len(ids)
+    assert set(ids) <= {each.id for each in load_questions(str(out / "golden"), "test")}
     assert "Published against ours" in (out / "report.html").read_text("utf-8")

@@ -62,8 +62,7 @@ def test_by_turns(script: list[AssistantMessage], roll: Roll, tokenizer: Qwen2To
     # After the end mark a template may still write a line end.
     assert str(tokenizer.decode(at_once[len(ids) :])).strip() == ""
     pairs = list(zip(transcript.completion_ids, transcript.sampled, strict=True))
-    turns = tokenizer.decode([each for each, own in pairs if own])
-    assert turns == "".join(texts(script))
+    assert tokenizer.decode([each for each, own in pairs if own]) == "".join(texts(script))
     others = tokenizer.decode([each for each, own in pairs if not own])
     assert not any(each in others for each in texts(script))
     assert others.count("<|im_start|>assistant") == len(script) - 1
@@ -160,8 +159,7 @@ def test_episodes_keep_limits(roll: Roll, tokenizer: Qwen2Tokenizer, room: int, 
     assert len(transcript.ids) <= limits.episode_tokens
     assert transcript.sampled[-1]
     assert episode.done
-    at_once = whole(tokenizer, episode.messages)
-    assert transcript.ids == at_once[: len(transcript.ids)]
+    assert transcript.ids == whole(tokenizer, episode.messages)[: len(transcript.ids)]
     last = str(tokenizer.decode(engine.seen[-1][0]))
     assert not episode.rubric.ran_out_of_turns or "one turn left" in last
     # Six searches don't fit into what is left beside two turns.

@@ -23,6 +23,7 @@ from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored, Verdict
 from tests.builders import CREW, LEASE, QUESTION, QUICK, answer, message, read, search
+from tests.evals.runs import changed
 from tests.provider import Reply, Request, openai, refuses, says
 from tests.training import scripted, tiny
 from tests.training.conftest import Begin
@@ -270,9 +271,8 @@ NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), ans
 
 def unanswerable(scored: Scored) -> Scored:
     """Make the episode's question unanswerable."""
-    rubric = {**scored.trajectory.rubric, "answerable": False}
-    trajectory = dataclasses.replace(scored.trajectory, rubric=rubric, question=NONE.to_row())
-    return Scored(NONE, trajectory)
+    asking = changed(scored, rubric={"answerable": False}, question=NONE.to_row())
+    return Scored(NONE, asking.trajectory)
 
 
 def test_figures_are_the_benchmarks_by_the_second_judge(begin: Begin) -> None:

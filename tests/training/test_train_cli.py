@@ -175,10 +175,6 @@ def test_held_out_questions_are_always_the_same(material: Material) -> None:
     assert len(material.held_out(10**6)) == len(material.questions)
 
 
-# peft asks transformers by an older name.
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-
-
 @pytest.fixture
 def adapter(checkpoint: Path, adapter: Path, tmp_path: Path) -> Path:
     """Make the checkpoint of a run with an adapter and the trainer's other files."""

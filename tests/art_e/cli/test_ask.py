@@ -125,8 +125,7 @@ def reply(art_e: Run, db: Path) -> dict[str, Any]:
     result = art_e("ask", QUESTION, "--inbox", ANN, *EARLY, "--db", db, "--json")
     [line] = result.stderr.splitlines()
     assert "--model" in line
-    answer: dict[str, Any] = json_of(result)
-    return answer
+    return dict(json_of(result))
 
 
 def test_runs_are_listed_and_shown(art_e: Run, reply: dict[str, Any]) -> None:

@@ -1,8 +1,6 @@
 """`doctor`, `models` and `config`."""
 
 import json
-import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,7 @@ KEY = "sk-test-0123456789abcdef"
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """No key, no server and no `.env`; a long timeout for servers on a busy machine."""
-    for name in [each for each in os.environ if re.search("_API_(KEY|BASE)$|_BASE_URL$", each)]:
-        monkeypatch.delenv(name)
+    """No program and no `.env`; a long timeout for servers on a busy machine."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(module, "_TIMEOUT_S", WAIT_S)
@@ -70,8 +66,7 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
         "gpt-4.1": refuses(401, f"Incorrect API key provided: {KEY[:7]}*****{KEY[-4:]}"),
     }
     with Provider(lambda request: replies[request.body["model"]]) as provider:
-        bare.setenv("OPENAI_BASE_URL", provider.base_url)
-        bare.setenv("OPENAI_API_KEY", KEY)
+        provider.stand_in_for_openai(bare, KEY)
         bare.setenv("HOSTED_VLLM_API_BASE", "http://127.0.0.1:9/v1")
         bare.setattr(doctor, "ONLINE_TIMEOUT_S", WAIT_S)
         result = art_e("doctor", "--online", "--json")

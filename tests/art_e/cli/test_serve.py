@@ -19,9 +19,6 @@ from art_e.models.local import LocalPolicy
 from tests.builders import WAIT_S
 from tests.command_line import Process, Run, the_error
 
-# peft uses an older name of transformers.
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-
 
 @pytest.fixture
 def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

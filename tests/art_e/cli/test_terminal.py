@@ -52,14 +52,13 @@ def chatting(db: Path, home: Path, *options: str) -> Iterator[Callable[[str, str
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_chat(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chat(owned_db: Path, home: Path) -> None:
     script = [
         SEARCH, rate_limited("0"), READ,
         says(None, answer("It ends on March 31, 2002.\x1b]0;owned\x07", LEASE_ID)),
         says(None, answer("Bob", LEASE_ID)), says(None, answer(None)),
         says(None, answer("A prize", HOSTILE_ID)),
     ]  # fmt: skip
-    monkeypatch.setenv("ART_E_HOME", str(home))
     with openai(script) as provider:
         with chatting(owned_db, home, "--model", "gpt-4.1") as say:
             first = say(QUESTION, "1 retried, $")

@@ -10,7 +10,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from art_e.errors import UserError
 from art_e.inbox import file as inbox_file
 from art_e.inbox.file import InboxFile, InboxSummary
 from art_e.inbox.inbox import Inbox
@@ -51,11 +50,8 @@ def change(statement: str, path: Path) -> None:
 )
 def test_a_damaged_file_is_refused(db: Path, spoil: Callable[[Path], object], why: str) -> None:
     spoil(db)
-    with pytest.raises(UserError, match=why) as caught:
-        InboxFile(db)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert f"with: art-e ingest SOURCE --db {db}" in message
+    message = the_error(InboxFile, db)
+    assert why in message and f"with: art-e ingest SOURCE --db {db}" in message
     assert message.endswith("--replace") is db.exists()
 
 

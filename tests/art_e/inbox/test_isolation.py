@@ -1,6 +1,5 @@
 """No leak: mail of another inbox or after `as_of` is found by nothing, on no path."""
 
-import asyncio
 import datetime as dt
 import email
 import email.policy
@@ -19,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from art_e.agent import run_episode
 from art_e.cli.mcp import answer_call
 from art_e.cli.model_options import Options
 from art_e.episode import Episode
@@ -36,7 +34,7 @@ from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests import builders, queries
 from tests.builders import BOB, date_header, make_inbox, message_ids, new_file, raw, tries
-from tests.formats import of_row, parse_message
+from tests.formats import of_row, parsed
 from tests.queries import Material, Query, as_row, plain_connection, run_query, run_sql
 
 MAILS = 300
@@ -69,12 +67,6 @@ def changed(message: RawMessage, number: int, **headers: str | None) -> RawMessa
         if value is not None:
             mail[name.replace("_", "-")] = value
     return RawMessage(f"changed/{number}/{sorted(headers)}", mail.as_bytes())
-
-
-def parsed(message: RawMessage) -> ParsedEmail:
-    mail = parse_message(message)
-    assert isinstance(mail, ParsedEmail)
-    return mail
 
 
 def parties_of(mail: ParsedEmail) -> frozenset[str]:
@@ -209,8 +201,7 @@ def fields(message_id: str, to: str, number: int, texts: list[str]) -> RawMessag
     """Make a mail with the texts in its subject, its body, and a sender's name of them."""
     sender = f"{' '.join(texts)} <s@test.example>"
     date = dt.datetime(2020, 1, 1, 0, number, tzinfo=dt.UTC)
-    body = " | ".join(texts)
-    return of_row(message_id, body, sender, [to], [], [], date, texts[0])
+    return of_row(message_id, " | ".join(texts), sender, [to], [], [], date, texts[0])
 
 
 @pytest.mark.fire
@@ -420,7 +411,7 @@ def shown_on(
         return side.session.search(address, text), mail, side.session.inbox(address)
     if surface == "ask":
         episode = Episode(inbox, Question("q", f"What is {' '.join(words)}?", address))
-        trajectory = asyncio.run(run_episode(episode, OfflinePolicy(), "run"))
+        trajectory = builders.play(episode, OfflinePolicy())
         return trajectory.messages, trajectory.final_answer, trajectory.sources
     if surface == "sql":
         return run_sql(side.shell, address, as_of, Query(words, **people, max_results=NO_LIMIT))
@@ -454,11 +445,9 @@ def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str
 
 @pytest.mark.fire
 @pytest.mark.parametrize("seed", range(tries(1, 24)))
-def test_inbox_shows_only_its_owners_copies(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("home")
+def test_inbox_shows_only_its_owners_copies(seed: int, tmp_path: Path) -> None:
     """Beside the mail of all owners, and after its day, each inbox is what it is alone."""
-    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
     rng = Random(seed)
     any_id = seed % 2 == 1
     copies = owned_copies(rng, any_id)

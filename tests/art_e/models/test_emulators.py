@@ -5,7 +5,6 @@
 The folder's `servers.py` starts a server per family of providers. The tests print a line per model
 and per failure."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -16,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.models.base import ModelOptions
@@ -24,7 +22,7 @@ from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import ending
 from art_e.question import Question
 from art_e.trajectory import Trajectory
-from tests.builders import QUICK, table, table_rows
+from tests.builders import QUICK, play, table, table_rows
 from tests.command_line import ANN
 
 EMULATORS = os.environ.get("ART_E_EMULATORS", "")
@@ -65,7 +63,7 @@ def ask(model: str, log: Path, db: Path, **options: Any) -> tuple[Trajectory, li
     with InboxFile(db) as file:
         policy = LitellmPolicy(model, ModelOptions(**options), QUICK)
         episode = Episode(file.open_inbox(ANN), Question("q", "When does the lease end?", ANN))
-        trajectory = asyncio.run(run_episode(episode, policy, "r"))
+        trajectory = play(episode, policy)
     rows = [json.loads(each) for each in logged.read_text().splitlines()[before:]]
     calls = [each for each in rows if each["path"] != "/api/show" or each["status"] != 200]
     return trajectory, calls

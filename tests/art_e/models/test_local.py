@@ -25,11 +25,7 @@ from tests.taught import DONT_KNOW, LESSONS
 
 SHORT = ModelOptions(max_output_tokens=120)
 QUESTIONS = [question for question, *_ in LESSONS]
-
-
-@pytest.fixture(autouse=True)
-def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
@@ -101,10 +97,6 @@ def test_concurrent_requests_share_batches(taught: Path) -> None:
 
 
 # Checkpoints: the saved weights, adapter and tokenizer, or a one-line error
-
-
-# peft uses an older name of transformers.
-pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 TEXT = "<|im_start|>user\nWhen does the lease 2001 end?\t<|im_end|>\n<tool_call>\nZürich 東"
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import inspect
-import os
 
 import httpx
 import openai
@@ -15,12 +14,6 @@ from art_e.models.model import Model
 from art_e.models.providers import listed_models, load_litellm
 from tests.builders import HELLO, table_rows, the_error
 from tests.provider import MODELS, Provider, says, stand_in
-
-
-@pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [each for each in os.environ if each.endswith(("_API_BASE", "_BASE_URL"))]:
-        monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize("cells", table_rows(__file__, "hosts.tsv"))

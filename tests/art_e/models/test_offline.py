@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
@@ -19,7 +18,7 @@ from art_e.question import Question
 from art_e.tools import View, schemas
 from art_e.trajectory import Trajectory
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import date_header, make_inbox, raw, table
+from tests.builders import date_header, new_file, play, raw, table
 
 CASES = table(__file__, "offline.toml")
 INES = "ines@tarn.example"
@@ -44,15 +43,13 @@ SEARCH, READ_4, ANSWER = ["search_emails"], ["read_email"] * 4, ["return_final_a
 
 @pytest.fixture(scope="module")
 def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    path = tmp_path_factory.mktemp("offline") / "inbox.duckdb"
-    make_inbox(path, MAILS)
-    with InboxFile(path) as file:
+    with new_file(tmp_path_factory.mktemp("offline") / "inbox.duckdb", MAILS) as file:
         yield file
 
 
 def run(file: InboxFile, question: str, as_of: dt.date | None = None, **options: Any) -> Trajectory:
     episode = Episode(file.open_inbox(INES, as_of), Question("q", question, INES), **options)
-    return asyncio.run(run_episode(episode, OfflinePolicy(), "run"))
+    return play(episode, OfflinePolicy())
 
 
 def act(messages: list[ChatMessage]) -> AssistantMessage:

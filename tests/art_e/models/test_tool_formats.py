@@ -1,6 +1,5 @@
 """Tool calls as text, written and parsed: JSON for models without tools, and Qwen's forms."""
 
-import asyncio
 import json
 import time
 from pathlib import Path
@@ -10,14 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models import tool_formats
 from art_e.models.tool_formats import parse_reply, parse_text, partial_answer, render_calls
 from art_e.text import digest, prompt_text
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
 from evals.structured import unwrap_json
-from tests.builders import LEASE, Make, Start, table, tries
+from tests.builders import LEASE, Make, Start, play, table, tries
 from tests.provider import Provider, says
 
 CASES = table(__file__, "tool_formats.toml")
@@ -61,8 +59,7 @@ def test_episode_with_calls_as_text(make: Make, start: Start) -> None:
     first = f"Let me see.\n```json\n{json.dumps(SEARCH)}\n```"
     script = [first, "It ends on May 3.", json.dumps(READ), json.dumps(final)]
     with Provider([says(each) for each in script]) as provider:
-        policy = make(provider, "openai/gpt-4.1", tool_calls="text")
-        trajectory = asyncio.run(run_episode(start(), policy, "r"))
+        trajectory = play(start(), make(provider, "openai/gpt-4.1", tool_calls="text"))
         requests = provider.requests
     for request in requests:
         assert not {"tools", "tool_choice"} & set(request.body)

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from art_e.agent import run_episode
 from art_e.message import AssistantMessage
 from art_e.models.base import ModelOptions, PolicyError, Usage
 from art_e.models.calls import CallLimiter, ProviderError, finish_failure, tokens_left
 from art_e.models.hosted import LitellmPolicy, recover_calls
 from art_e.models.model import full_name
 from art_e.models.providers import KNOWN, Capabilities, capabilities, corrected, ending
-from tests.builders import HELLO, QUICK, Make, Start, act, answer, search, table, table_rows
+from tests.builders import HELLO, QUICK, Make, Start, act, answer, play, search, table, table_rows
 from tests.provider import MODELS, Provider, Reply, Request, json_server, refuses, says, stand_in
 
 CASES = table(__file__, "wire.toml")
@@ -36,8 +35,7 @@ def test_refusals_correct_requests(
         return says(None, search("lease") if len(body["messages"]) < 3 else answer("May 3"))
 
     with Provider(rule) as provider:
-        policy = make(provider, "openai/gpt-4.1")
-        trajectory = asyncio.run(run_episode(start(), policy, "r"))
+        trajectory = play(start(), make(provider, "openai/gpt-4.1"))
         assert len(provider.requests) == 3 + 2
     assert (trajectory.final_answer, trajectory.retries) == ("May 3", 0)
     assert trajectory.policy["temperature"] is None
@@ -254,8 +252,7 @@ def test_reasoning_is_sent_back_to_its_provider_only(
 
     with json_server(reply_with) as url:
         stand_in(monkeypatch, model, url)
-        policy = LitellmPolicy(model, ModelOptions(), QUICK)
-        trajectory = asyncio.run(run_episode(start(max_turns=2), policy, "run"))
+        trajectory = play(start(max_turns=2), LitellmPolicy(model, ModelOptions(), QUICK))
     assert "c2lnbmVk" not in bodies[0]
     assert sent_back in bodies[1]
     if reply is GEMINI:  # its signature is part of the call's id

@@ -17,8 +17,8 @@ from data_pipeline.golden.exchange import import_rows
 from data_pipeline.golden.golden_set import GoldenSet, locked_set
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.builders import files_of, make_inbox, raw, table, table_rows, write_lines
-from tests.command_line import BOB, HOSTILE, Run, assert_safe, json_of, the_error
+from tests.builders import files_of, make_inbox, new_file, raw, table, table_rows, write_lines
+from tests.command_line import BOB, HOSTILE, Run, assert_safe, done, json_of, the_error
 from tests.provider import KEY
 
 # A row of a set of ours, and a row of the public data set, whose gold mail is in MAILS.
@@ -40,10 +40,10 @@ def test_all_steps_keep_questions_of_a_world(art_e: Run, world_db: Path, tmp_pat
     folder, at = tmp_path / "set", ("--db", world_db, "--out", tmp_path / "set")
     source = write_lines(tmp_path / "rows.jsonl", *rows)
     for step in (("import", source), ("filter", "--min-realism", 0), ("split",)):
-        done = json_of(art_e("golden", *step, *at, "--json"))
-        assert done["sums"]["kept"] == len(rows), done
+        printed = json_of(art_e("golden", *step, *at, "--json"))
+        assert printed["sums"]["kept"] == len(rows), printed
         recorded = GoldenSet.load(folder).manifest["steps"][step[0]]
-        assert done == {"set": str(folder), "step": step[0], **recorded}
+        assert printed == {"set": str(folder), "step": step[0], **recorded}
     assert json_of(art_e("golden", "stats", folder, "--json"))["rows"] == len(rows)
     exported = json_of(art_e("golden", "export", folder, "--to", tmp_path / "out", "--json"))
     assert sum(exported["questions"].values()) == len(load_questions(str(tmp_path / "out")))
@@ -102,13 +102,8 @@ def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> Non
     folder = tmp_path / "set"
     at = ("--db", db, "--out", folder)
     for command in (("import", source, *at), ("filter", *at), ("split", *at), ("stats", folder)):
-        result = art_e("golden", *command)
-        assert result.exit_code == 0, result.output
-        assert_safe(result.stdout)
-        assert_safe(result.stderr)
-
-
-DEEP = "[" * 60 + "]" * 60
+        result = done(art_e("golden", *command))
+        assert_safe(result.stdout + result.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +111,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
     """Mails 1 (with a copy 1b), 2, a later 3 and one without a date are Bob's; 4 is Carl's."""
     path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
     undated = raw("<5@test>", date=None, body="When was this?")
-    make_inbox(path, [*(raw(**each) for each in MAILS), undated], Rules(any_id=True))
-    with InboxFile(path) as opened:
+    mails = [*(raw(**each) for each in MAILS), undated]
+    with new_file(path, mails, rules=Rules(any_id=True)) as opened:
         yield opened
 
 
@@ -130,7 +125,7 @@ def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
 
 @pytest.mark.parametrize(("text", "check", "why"), table_rows(__file__, "bad_rows.tsv"))
 def test_rejects_bad_row(file: InboxFile, tmp_path: Path, text: str, check: str, why: str) -> None:
-    text = text.replace("LONG", "why? " * 101).replace("DEEP", DEEP)
+    text = text.replace("LONG", "why? " * 101).replace("DEEP", "[" * 60 + "]" * 60)
     bad = {**PUBLIC, "id": 18, **json.loads(text)} if text.endswith("}") else text
     golden = imported(file, tmp_path, PUBLIC, bad, PUBLIC)
     ids = [(each.id, each.provenance["import"].get("id")) for each in golden.questions]

@@ -20,7 +20,7 @@ from data_pipeline.golden import generate
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts, mails_of
 from evals.structured import UnparseableError
-from tests.builders import BOB, date_header, make_inbox, raw
+from tests.builders import BOB, date_header, new_file, raw
 from tests.command_line import Run, json_of, the_error
 from tests.golden import WRITER, data_of
 from tests.provider import KEY, Reply, Request, openai, says
@@ -39,9 +39,8 @@ def plan(world: InboxFile) -> generate.Plan:
 
 
 @pytest.fixture
-def command(art_e: Run, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return a function that runs the command with options; it has no key without a provider."""
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+def command(art_e: Run, world_db: Path, tmp_path: Path) -> Command:
+    """Return a function that runs the command with options."""
     where = ("--db", world_db, "--out", tmp_path / "set")
     return lambda *options: art_e("golden", "generate", "-m", WRITER, *where, *FEW, *options)
 
@@ -116,8 +115,7 @@ def test_a_batch_is_one_matter_without_copies_or_quotes(tmp_path: Path) -> None:
         raw("<reply@t>", subject="Re: Harbor 0", body=reply, date=date_header(3)),
         raw("<other@t>", sender="x@y.example", subject="Tea", body=text("z"), date=date_header(4)),
     ]
-    make_inbox(tmp_path / "inbox.duckdb", mails)
-    with InboxFile(tmp_path / "inbox.duckdb") as file:
+    with new_file(tmp_path / "inbox.duckdb", mails) as file:
         options = generate.GoldenOptions(counts=Counts(1, 0, 0), inboxes=(BOB,))
         [data] = generate.make_plan(file, options).data
     subjects = {each["subject"]: each for each in data["mails"]}

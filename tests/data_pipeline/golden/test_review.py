@@ -15,7 +15,7 @@ from art_e.question import Question
 from data_pipeline.golden import review
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.review import KEYS, ReviewSample, read_reviews, sample_rows
-from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe
+from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe, done
 from tests.golden import set_of
 from tests.processes import at_terminal, press_keys
 
@@ -79,8 +79,7 @@ def order_of(folder: Path) -> list[str]:
 
 def test_keys_become_verdicts(run_review: RunReview, folder: Path) -> None:
     order = order_of(folder)
-    result = run_review("k?dksq")
-    assert result.exit_code == 0, result.output
+    result = done(run_review("k?dksq"))
     assert "there is no key '?'" in result.stderr
     decisions = list(zip(order, ["keep", "drop", "keep", "skip"], strict=False))
     assert [(each.id, each.said) for each in read_reviews(folder)] == decisions
@@ -106,8 +105,7 @@ def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview
     texts = {"question": f"When? {HOSTILE}\nand where?", "answer": HOSTILE}
     hostile = row(0, **texts, message_ids=(HOSTILE_ID,), query_date=None)
     set_of(with_checks(hostile, [Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)])).save(folder)
-    result = run_review("wd")
-    assert result.exit_code == 0, result.output
+    result = done(run_review("wd"))
     assert "The prize code is 7781." in result.stdout
     assert "[bold]red[/bold]" in result.stdout
     assert_safe(result.stdout)

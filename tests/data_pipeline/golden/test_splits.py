@@ -21,7 +21,7 @@ from data_pipeline.golden import generate, inboxes
 from data_pipeline.golden.golden_set import Step
 from data_pipeline.golden.inboxes import Counts, Mail, choose_inboxes, draw, split, threads_of
 from data_pipeline.ingest.batch import Rules
-from tests.builders import make_inbox, raw, the_error
+from tests.builders import new_file, raw, the_error
 from tests.golden import set_of
 
 OWNERS = toml_table(__package__, "owners.toml")
@@ -51,8 +51,7 @@ def test_largest_inboxes_are_chosen(tmp_path: Path, owner: str, chosen: list[str
         for n in range(inboxes.MIN_SENT + more)
     ]
     mails.append(raw("<list@test>", sender="all@test.example", to="ann@test.example"))
-    make_inbox(tmp_path / "inbox.duckdb", mails, owner=owner or None)
-    with InboxFile(tmp_path / "inbox.duckdb") as file:
+    with new_file(tmp_path / "inbox.duckdb", mails, owner=owner or None) as file:
         assert owner or file.inboxes()[0].address == "all@test.example"
         drawn = choose_inboxes(file, Counts(2, 0, 1), 0, 30)
         assert sorted(drawn) == chosen
@@ -122,8 +121,7 @@ def copies(
         messages.append(raw(name, subject=f"About {what}", body=body, sender=sender, to=to))
         content[name], people[name] = what, {sender, to}
     db = tmp_path_factory.mktemp("copies") / "inbox.duckdb"
-    make_inbox(db, messages, Rules(any_id=request.param))
-    with InboxFile(db) as file:
+    with new_file(db, messages, rules=Rules(any_id=request.param)) as file:
         yield Copies(file, content, people)
 
 
@@ -176,5 +174,4 @@ def test_no_gold_leaks_whatever_the_rows(copies: Copies, seed: int, size: int, b
 
 
 def test_quotes_forwards_and_repeated_questions_are_leaks(tmp_path: Path) -> None:
-    dropped = leaking_set(tmp_path).rejected
-    assert {each.row["id"]: each.check for each in dropped} == LEAKS
+    assert {each.row["id"]: each.check for each in leaking_set(tmp_path).rejected} == LEAKS

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from art_e.trajectory import Trajectory
 from evals.report.build import build_report
-from tests.browser import Visit, pale_texts, running_browser
+from tests.browser import Visit, pale_texts
 from tests.builders import answer, call, message, once, read, search
 from tests.evals import runs
 
@@ -28,12 +28,6 @@ OVERFLOWING = """() => [...document.querySelectorAll('main *, .top *')]
 UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 # Opens a window with the options of `Visit`.
 Visitor = Callable[..., Visit]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as running:
-        yield running
 
 
 @pytest.fixture
@@ -153,13 +147,11 @@ def test_page_works_with_the_keyboard_alone(visit: Visitor, viewer: Path) -> Non
             page.keyboard.press("Tab")
         raise AssertionError(f"Tab does not lead to {what}")
 
-    theme = page.get_by_role("button", name="Light / dark")
-    tab_to(theme)
+    tab_to(page.get_by_role("button", name="Light / dark"))
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.keyboard.press("Enter")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
-    more = page.locator("#figures summary")
-    tab_to(more)
+    tab_to(page.locator("#figures summary"))
     page.keyboard.press("Space")
     expect(page.locator("#figures details")).to_have_attribute("open", "")
     tab_to(page.get_by_label("Search"))

@@ -1,6 +1,5 @@
 """The report: the figures of `metrics.json` on a safe, self-contained page."""
 
-import asyncio
 import base64
 import gzip
 import hashlib
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from lxml.html import document_fromstring
 
-from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.runs import Run
@@ -198,7 +196,7 @@ def test_real_episode_becomes_turns_with_results(inbox_file: InboxFile) -> None:
     ]
     inbox = inbox_file.open_inbox(builders.BOB, builders.QUESTION.query_date)
     episode = Episode(inbox, builders.QUESTION, max_turns=4)
-    trajectory = asyncio.run(run_episode(episode, builders.ScriptedPolicy(script), "r"))
+    trajectory = builders.play(episode, builders.ScriptedPolicy(script))
     data = viewer_data([Scored(builders.QUESTION, trajectory)])
     shared = data["shared"]
     searched, reads, wrong, answer = only(data)["turns"]
