@@ -8,7 +8,7 @@
 steps of both. Inbox, episode, judge and reward are the project's own. What a long run needs besides
 is left out: resuming, validations, alarms, several GPUs, vLLM (see `training/grpo.py`).
 
-A batch asks G questions, and the model plays N episodes of each, as it is now. Each episode earns a
+A batch has G questions, and the model plays N episodes of each, as it is now. Each episode earns a
 reward R. Its advantage compares it with the other episodes of its question:
 
     A = (R - mean of the question's N rewards) / (std of all G N rewards + 1e-4)
@@ -45,6 +45,7 @@ from art_e.models.tool_formats import parse_reply
 from evals.judges import choose_judge
 from evals.scored import Scored, Verdict, judge_episode
 from training.cli import load_material
+from training.optimizer import FLAT
 from training.recipe import Recipe, load_recipe
 from training.reward import RewardWeights, brevity, reward_of
 from training.rollout import Material, Transcript, in_groups, in_passes
@@ -148,6 +149,15 @@ def rewards_of(
     return torch.tensor(rewards)
 
 
+def groups_with_spread(rewards: Tensor, group: int, count: int) -> Tensor:
+    """Return the places of the episodes in the first `count` groups whose rewards differ, filled up
+    with other groups: if all rollouts of a question earn the same, A = 0 and nothing is learned."""
+    of_questions = rewards.view(-1, group)
+    flat = of_questions.amax(1) - of_questions.amin(1) < FLAT
+    places = torch.arange(len(rewards)).view(-1, group)
+    return places[flat.int().argsort(stable=True)[:count].sort().values].flatten()
+
+
 def advantages_of(rewards: Tensor, group: int) -> Tensor:
     """Return A of each episode; `group` consecutive ones are about the same question."""
     of_questions = rewards.view(-1, group)
@@ -200,21 +210,22 @@ def train(
     model: Any = start.model
     optimizer = AdamW(model.parameters(), table.rate, BETAS, weight_decay=0.0)
     schedule = get_cosine_schedule_with_warmup(optimizer, table.warmup, table.steps)
-    asked = table.batches * table.questions
-    questions = in_passes(material.questions, asked, f"{seed}/grpo")
-    for number, group in enumerate(in_groups(questions, table.questions)):
+    questions = in_passes(material.questions, table.batches * table.asked, f"{seed}/grpo")
+    for number, asked in enumerate(in_groups(questions, table.asked)):
         torch.manual_seed(seed + number)
         episodes = [
             material.episode(question, recipe.episode)
-            for question in group for _ in range(table.rollouts)
+            for question in asked for _ in range(table.rollouts)
         ]  # fmt: skip
         transcripts = play(start, recipe.episode, episodes)
         records = asyncio.run(judge_all(episodes, recipe.judging.reward))
         rewards = rewards_of(episodes, records, recipe.reward)
-        advantages = advantages_of(rewards, table.rollouts)
-        batch = batch_of(model, transcripts, advantages, table.micro_batch)
+        chosen = groups_with_spread(rewards, table.rollouts, table.questions)
+        advantages = advantages_of(rewards[chosen], table.rollouts)
+        kept = [transcripts[place] for place in chosen]
+        batch = batch_of(model, kept, advantages, table.micro_batch)
         own_tokens = batch.own.sum() / table.minibatches  # the mean of a step's episodes
-        for places in torch.randperm(len(episodes)).chunk(table.minibatches):
+        for places in torch.randperm(len(kept)).chunk(table.minibatches):
             loss = 0.0
             # Gradients add up over passes of as many episodes as memory holds.
             for part in torch.split(places, table.micro_batch):
@@ -252,7 +263,7 @@ def main() -> None:
     start = load_start(options.start)
     held_out = load_material(recipe.data, "validation")
     print(f"before: {share_right(start, recipe, held_out):.1%} of the held-out questions right")
-    steps = train(start, recipe, load_material(recipe.data, "train"), options.seed)
+    steps = train(start, recipe, load_material(recipe.data.for_grpo(), "train"), options.seed)
     for number, figures in enumerate(steps, 1):
         print(f"step {number}:", *(f"{name} {value:.3f}" for name, value in figures.items()))
     print(f"after: {share_right(start, recipe, held_out):.1%} of the held-out questions right")
