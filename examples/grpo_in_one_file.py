@@ -263,7 +263,7 @@ def main() -> None:
     start = load_start(options.start)
     held_out = load_material(recipe.data, "validation")
     print(f"before: {share_right(start, recipe, held_out):.1%} of the held-out questions right")
-    steps = train(start, recipe, load_material(recipe.data.for_grpo(), "train"), options.seed)
+    steps = train(start, recipe, load_material(recipe.data, "train"), options.seed)
     for number, figures in enumerate(steps, 1):
         print(f"step {number}:", *(f"{name} {value:.3f}" for name, value in figures.items()))
     print(f"after: {share_right(start, recipe, held_out):.1%} of the held-out questions right")

@@ -314,7 +314,7 @@ def carry_out(training: TrainingRun) -> dict[str, Any]:
 
         spent, count = training.cost_before, training.processes.count
         judges = judges_of(judging, judging.max_cost_usd, spent=spent, processes=count)
-        metrics = train_grpo(training, partial(load_material, recipe.data.for_grpo()), judges)
+        metrics = train_grpo(training, load, judges)
     else:
         from training.supervised import train_preference, train_sft
 

@@ -81,25 +81,23 @@ class ModelTable(RecipeTable):
 
 class Worlds(RecipeTable):
     """Synthetic companies to train and evaluate on, one for each seed of the spans [first, end).
-    All share a pool of names, cities and words, which they combine differently. `grpo`: seeds that
-    GRPO trains on instead of `train`, which a start that has imitated them answers too well."""
+    All share a pool of names, cities and words, which they combine differently."""
 
     size: Count = 1_000
     short: bool = True
     vocabulary: Count | None = 1_000
     stories: str | None = None
     train: tuple[int, int]
-    grpo: tuple[int, int] | None = None
     validation: tuple[int, int]
     test: tuple[int, int]
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        spans = sorted(filter(None, [self.train, self.grpo, self.validation, self.test]))
+        spans = sorted([self.train, self.validation, self.test])
         if any(end <= first for first, end in spans):
             raise ValueError("a span of seeds is [first, end) and holds at least one seed")
         if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
-            raise ValueError("train, grpo, validation and test share a seed")
+            raise ValueError("train, validation and test share a seed")
         return self
 
 
@@ -124,13 +122,6 @@ class Data(RecipeTable):
     @property
     def inbox_file(self) -> Path:
         return Path(self.db).expanduser() if self.db else default_db()
-
-    def for_grpo(self) -> "Data":
-        """Return the data with GRPO's training worlds in place of the warm start's."""
-        if self.worlds is None or self.worlds.grpo is None:
-            return self
-        worlds = self.worlds.model_copy(update={"train": self.worlds.grpo})
-        return self.model_copy(update={"worlds": worlds})
 
     def has_worlds(self, split: Split) -> bool:
         return self.worlds is not None and (split == "train" or self.questions is None)

@@ -72,7 +72,7 @@ def test_one_file_takes_the_same_steps(
     with tiny.started(Setting("grpo", recipe, 0, str(warm)), tmp_path / "run") as training:
         carry_out(training)
     plain = load_start(str(warm))
-    material = load_material(recipe.data.for_grpo(), "train")
+    material = load_material(recipe.data, "train")
     steps = list(grpo_in_one_file.train(plain, recipe, material, 0))
     for by_trl, step in zip(training.steps, steps, strict=True):
         assert step["reward"] == pytest.approx(by_trl.reward)
