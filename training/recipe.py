@@ -133,7 +133,7 @@ class Noise(RecipeTable):
     lazy_searches: Share = 0.3  # searches for only one word
     wrong_reads: Share = 0.3  # reads hits in order until it has read the gold mails
     needless_turns: Share = 0.15  # reads the mail again
-    reads_one: Share = 0.3  # abstains after the first hit if that is not a gold mail
+    guesses: Share = 0.3  # answers with the first hit's id if that is not a gold mail
     gives_up: Share = 0.1  # abstains after its search
 
 

@@ -196,7 +196,7 @@ def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
     assert metrics["best_checkpoint"] == "checkpoints/checkpoint-4"
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 4, 6, 8]
     # With early noise a start is chosen from the last stage.
-    recipe = tiny.recipe("sft.early_noise.reads_one=0")
+    recipe = tiny.recipe("sft.early_noise.guesses=0")
     with tiny.started(Setting("sft", recipe, 3), tmp_path / "start") as training:
         chosen = []
         for step, share in ((0, 0.9), (10, 0.8), (15, 0.3), (20, 0.2)):
