@@ -18,7 +18,7 @@ from pydantic import Field
 from typer import Option
 
 from art_e.children import run_art_e
-from art_e.cli.options import JsonOption, OutOption
+from art_e.cli.options import JsonOption
 from art_e.cli.output import note, plural, print_json, print_line, print_lines
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device, require_train_extra
@@ -189,7 +189,10 @@ def reproduce(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show the commands, the plan, and what is missing.")
     ] = False,
-    out: OutOption = None,
+    out: Annotated[
+        Path | None,
+        Option(metavar="DIR", help="Folder [default: reproduced/PROFILE in ART_E_HOME]."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Reproduce the talk: mail, questions, baselines, training, test, report.
