@@ -43,19 +43,18 @@ from art_e.agent import episode_record
 from art_e.episode import Episode, EpisodeForm
 from art_e.models.tool_formats import parse_reply
 from evals.judges import choose_judge
-from evals.scored import Scored, Verdict, judge_episode
+from evals.scored import Scored, judge_episode
 from training.cli import load_material
-from training.optimizer import FLAT
+from training.optimizer import BETAS, FLAT
 from training.recipe import Recipe, load_recipe
-from training.reward import RewardWeights, brevity, reward_of
+from training.reward import RewardWeights
+from training.roller import rewarded
 from training.rollout import Material, Transcript, in_groups, in_passes
 from training.start import Start, load_start
 
 CLIP = 0.2
 RATIO_CAP = 3.0
 EPSILON = 1e-4  # keeps A finite if all rewards are equal
-BETAS = (0.9, 0.98)
-MAX_GRAD_NORM = 1.0
 
 
 class Batch(NamedTuple):
@@ -138,15 +137,12 @@ def rewards_of(
 ) -> Tensor:
     """Return the episodes' rewards: a right answer earns most, then "I don't know", then a wrong
     answer; needless turns and malformed calls cost."""
-    rewards = []
-    for episode, record in zip(episodes, records, strict=True):
-        row = record.trajectory.verdict
-        length = brevity(episode.final_answer, episode.question.answer)
-        verdict = Verdict(**row) if row else None
-        reward = reward_of(episode.rubric, verdict, weights, length=length)
-        assert reward is not None, "this file's judges don't fail; training/roller.py has the rest"
-        rewards.append(reward.total)
-    return torch.tensor(rewards)
+    pairs = zip(episodes, records, strict=True)
+    paid = [
+        rewarded(weights, record, episode.rubric).trajectory.reward for episode, record in pairs
+    ]
+    # A judge without a model does not fail; `training/roller.py` masks groups without a verdict.
+    return torch.tensor([reward["total"] for reward in paid if reward])
 
 
 def groups_with_spread(rewards: Tensor, group: int, count: int) -> Tensor:
@@ -232,7 +228,7 @@ def train(
                 part_loss = loss_of(model, batch.rows(part)) / own_tokens
                 torch.autograd.backward(part_loss)
                 loss += part_loss.item()
-            norm = clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
+            norm = clip_grad_norm_(model.parameters(), table.max_grad_norm)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()

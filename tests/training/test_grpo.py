@@ -80,9 +80,9 @@ def test_one_file_takes_the_same_steps(
         assert step["grad_norm"] == pytest.approx(by_trl.grad_norm, rel=1e-3)
         assert by_trl.grad_norm
     last = newest_checkpoint(training.run.folder)
-    by_trl = load_start(str(last)).model.state_dict()
+    trained = load_start(str(last)).model.state_dict()
     for name, weights in plain.model.state_dict().items():
-        torch.testing.assert_close(weights, by_trl[name], atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(weights, trained[name], atol=1e-4, rtol=1e-3)
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
