@@ -33,9 +33,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 WIDTH = 126
 # Bodies have one or two sentences, so that the whole episode fits a picture.
 WORLD = "synthetic:2000,short"
-QUESTION = "What is Niccolò's relocation allowance?"
+QUESTION = "By whom was Izzy Dunleavy's request approved?"
 OPTIONS = (
-    "--inbox lukasz.eze@deepwarden.example --as-of 2019-06-27 --db world.duckdb --trace"
+    "--inbox lukasz.eze@deepwarden.example --as-of 2019-09-28 --db world.duckdb --trace"
 ).split()
 # The window of the report, in pixels; the charts need few colours.
 PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 720, 128

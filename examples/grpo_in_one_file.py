@@ -32,6 +32,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
+from peft import get_peft_model
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
@@ -50,7 +51,7 @@ from training.recipe import Recipe, load_recipe
 from training.reward import RewardWeights
 from training.roller import rewarded
 from training.rollout import Material, Transcript, in_groups, in_passes
-from training.start import Start, load_start
+from training.start import Start, adapter_config, load_start
 
 CLIP = 0.2
 RATIO_CAP = 3.0
@@ -256,7 +257,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     recipe = load_recipe("nano")
-    start = load_start(options.start)
+    start = load_start(options.start, recipe.model)
+    if adapter := adapter_config(recipe.model, start):
+        model: Any = start.model
+        start = start._replace(model=get_peft_model(model, adapter))
     held_out = load_material(recipe.data, "validation")
     print(f"before: {share_right(start, recipe, held_out):.1%} of the held-out questions right")
     steps = train(start, recipe, load_material(recipe.data, "train"), options.seed)

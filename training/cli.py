@@ -339,17 +339,18 @@ def carry_out(training: TrainingRun) -> dict[str, Any]:
 
 def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
     """Return a run's model card; `metrics` is its `metrics.json`, without paths."""
-    recipe = setting.recipe
+    recipe, model = setting.recipe, setting.recipe.model
+    adapted = model.lora and (setting.init or model.base)
     # No license: the base model's is unknown here.
     front_matter = ModelCardData(
-        base_model=recipe.model.base if is_hub_id(recipe.model.base or "") else None, language="en",
-        library_name="transformers" if recipe.model.lora is None else "peft",
+        base_model=model.base if is_hub_id(model.base or "") else None, language="en",
+        library_name="peft" if adapted else "transformers",
         pipeline_tag="text-generation", tags=["art-e", "email", "agent", "retrieval", setting.kind],
     )  # fmt: skip
     text = template("training", "card.md.j2").render(
         metrics, figure=_figure, front_matter=Own(front_matter.to_yaml()),
         kind=setting.kind, recipe=recipe, seed=str(setting.seed),
-        base=public_name(recipe.model.base or ""),
+        base=public_name(model.base or ""),
         questions=public_name(recipe.data.questions or ""),
         checkpoint=Own(f"RUN/{metrics['best_checkpoint'] or 'checkpoints/CHECKPOINT'}"),
     )  # fmt: skip

@@ -205,9 +205,9 @@ class Expert:
             yield self._final(NOTHING, [])
             return
         hits = self._hits()
-        if hits and hits[0] not in self._gold() and self._errs("guesses"):
+        if hits and hits[0] not in self._gold() and self._errs("reads_one"):
             yield self._read(hits[0])
-            yield self._final(hits[0], hits[:1])
+            yield self._final(NOTHING, [])
             return
         count = len(self.planted.question.message_ids)
         if len(self._gold()) < count and names and names != telling and not lazy:

@@ -51,11 +51,12 @@ class Scratch(RecipeTable):
 
 class ModelTable(RecipeTable):
     """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`.
-    `lora` is the rank of an adapter that is trained instead of all weights; `bits` 4 means NF4."""
+    `lora` is the rank of an adapter that is trained instead of the weights of a loaded model (0:
+    all weights, as always of a new one); `bits` 4 means NF4."""
 
     base: str | None = None
     scratch: Scratch | None = None
-    lora: Count | None = None
+    lora: Annotated[int, Field(ge=0)] = 0
     bits: Literal[4, 16] = 16
 
     @model_validator(mode="before")
@@ -69,7 +70,7 @@ class ModelTable(RecipeTable):
     def _one(self) -> Self:
         if self.base is None and self.scratch is None:
             raise ValueError("give base or a table [model.scratch]")
-        if self.bits == 4 and (self.lora is None or self.base is None):
+        if self.bits == 4 and (not self.lora or self.base is None):
             raise ValueError("weights of 4 bits can't be trained: give base and lora too")
         return self
 
@@ -133,7 +134,7 @@ class Noise(RecipeTable):
     lazy_searches: Share = 0.3  # searches for only one word
     wrong_reads: Share = 0.3  # reads hits in order until it has read the gold mails
     needless_turns: Share = 0.15  # reads the mail again
-    guesses: Share = 0.3  # answers with the first hit's id if that is not a gold mail
+    reads_one: Share = 0.3  # abstains after the first hit if that is not a gold mail
     gives_up: Share = 0.1  # abstains after its search
 
 

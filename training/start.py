@@ -52,7 +52,7 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
     """Load a checkpoint, a training run's best one, or a model of the hub, for training by `table`
     (None: all weights). Raises `UserError` if it can't be loaded."""
     (base, adapter), table = resolve_checkpoint(name), table or ModelTable(base=name)
-    whole = adapter is None and table.lora is None
+    whole = adapter is None and not table.lora
     loaded = load_checkpoint(base, adapter, exact=whole, bits=table.bits, sharded=sharded())
     written = str(loaded.tokenizer.chat_template)
     if "last_query_index" in written and "<function=" not in written:
@@ -89,9 +89,9 @@ def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Star
 
 def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     """Return the config of a new adapter; None to train all weights or an existing adapter."""
-    if (rank := table.lora) is None or is_peft_model(start.model):
+    if not table.lora or is_peft_model(start.model):
         return None
-    targets, task = "all-linear", "CAUSAL_LM"
+    rank, targets, task = table.lora, "all-linear", "CAUSAL_LM"
     return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets, task_type=task)
 
 

@@ -68,13 +68,13 @@ def train_sft(
     table, model = setting.recipe.sft, setting.recipe.model
     assert table is not None
     with quiet(), own_tokens_scored():
-        if model.scratch is None or setting.init is not None:
-            start = load_init(setting)
-        else:
+        if new := model.scratch is not None and setting.init is None:
             texts = conversations[0][:4_000]  # enough to contain all words
             start = make_start(setting.recipe, model.scratch, texts, setting.seed)
+        else:
+            start = load_init(setting)
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
-        trainer = StagedTrainer(training, table.stages, start, examples, batches)
+        trainer = StagedTrainer(training, table.stages, start, examples, batches, new=new)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
         ends = list(accumulate(stage.steps for stage in table.stages))
         evaluator = validation.Evaluator(training, judges, start, load)
@@ -130,18 +130,17 @@ class StagedTrainer(SFTTrainer):
 
     def __init__(
         self, training: TrainingRun, stages: Sequence[SftStage], start: Start,
-        examples: Sequence[MarkedTokens], batches: list[list[int]],
+        examples: Sequence[MarkedTokens], batches: list[list[int]], *, new: bool = False,
     ) -> None:  # fmt: skip
-        model = training.setting.recipe.model
         self.stages, self.batches = stages, batches
-        self.muon = 0.0 if model.scratch is None else MUON
+        self.muon = MUON if new else 0.0
         common = validation.trainer_arguments(training, len(batches))
         super().__init__(
             model=start.model,
             args=SFTConfig(logging_steps=10, max_length=None, **common),
             train_dataset=Dataset.from_list([each._asdict() for each in examples]),
             processing_class=start.tokenizer,
-            peft_config=adapter_config(model, start),
+            peft_config=None if new else adapter_config(training.setting.recipe.model, start),
         )
         keep_exact(self.model)
 

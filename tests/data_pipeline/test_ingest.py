@@ -430,6 +430,7 @@ def test_the_demo_shows_every_step_and_builds_its_inbox_once(art_e: Run, home: P
     # The JSON is that of `ask` with the gold answer.
     answer = json_of(second)
     assert (answer["question"], answer["gold_answer"]) == (question.question, question.answer)
+    assert str(question.answer).strip("$") in answer["answer"]
     [trajectory] = read_trajectories(Path(answer["trajectory"]))
     assert trajectory.inbox_address == question.inbox_address
 

@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 import torch
+from peft import get_peft_model
 from requests import Timeout
 
 from art_e.message import AssistantMessage
@@ -24,7 +25,7 @@ from training import grpo
 from training.cli import carry_out, load_material
 from training.recipe import Setting
 from training.run import TrainingRun, newest_checkpoint, read_steps
-from training.start import Start, load_start
+from training.start import Start, adapter_config, load_start
 
 
 def test_steps_report_their_episodes_rewards(trained: Path) -> None:
@@ -57,11 +58,18 @@ SPREAD = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("adapted", [False, True])
 def test_one_file_takes_the_same_steps(
-    home: Path, warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, adapted: bool
 ) -> None:
     """From the same random numbers, the loop in plain torch has the figures and weights of TRL."""
-    recipe = tiny.recipe(*tiny.SETS["killed"], *SPREAD)
+    recipe = tiny.recipe(*tiny.SETS["killed"], *SPREAD, f"model.lora={4 if adapted else 0}")
+    init, start = warm, load_start(str(warm))
+    if adapter := adapter_config(recipe.model, start):
+        init = tmp_path / "adapter"
+        model: Any = start.model
+        get_peft_model(model, adapter).save_pretrained(init)
+        start.tokenizer.save_pretrained(init)
     roll = grpo.AgentTrainer._roll
 
     def seeded(trainer: grpo.AgentTrainer, *_: Any) -> dict[str, Any]:
@@ -69,9 +77,9 @@ def test_one_file_takes_the_same_steps(
         return roll(trainer)
 
     monkeypatch.setattr(grpo.AgentTrainer, "_roll", seeded)
-    with tiny.started(Setting("grpo", recipe, 0, str(warm)), tmp_path / "run") as training:
+    with tiny.started(Setting("grpo", recipe, 0, str(init)), tmp_path / "run") as training:
         carry_out(training)
-    plain = load_start(str(warm))
+    plain = load_start(str(init))
     material = load_material(recipe.data, "train")
     steps = list(grpo_in_one_file.train(plain, recipe, material, 0))
     for by_trl, step in zip(training.steps, steps, strict=True):

@@ -121,7 +121,7 @@ def test_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
     before = (out / "trajectories.jsonl").read_bytes()
     for other, words in (
         (SETTING._replace(seed=4), "begun with seed=3"),
-        (SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")), "begun with grpo.rate=0.0008"),
+        (SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")), "begun with grpo.rate=0.002"),
         (SETTING._replace(kind="sft"), "begun with kind=grpo"),
         (SETTING._replace(init="other"), "begun with init=start"),
     ):
@@ -196,7 +196,7 @@ def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
     assert metrics["best_checkpoint"] == "checkpoints/checkpoint-4"
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 4, 6, 8]
     # With early noise a start is chosen from the last stage.
-    recipe = tiny.recipe("sft.early_noise.guesses=0")
+    recipe = tiny.recipe("sft.early_noise.reads_one=0")
     with tiny.started(Setting("sft", recipe, 3), tmp_path / "start") as training:
         chosen = []
         for step, share in ((0, 0.9), (10, 0.8), (15, 0.3), (20, 0.2)):

@@ -27,7 +27,7 @@ model=${MODEL:-$base}
 
 # An adapter arrives as files in the run's folder, full weights over NCCL.
 takes=(--weight-transfer-config '{"backend": "nccl"}')
-[[ $rank == None ]] || takes=(--enable-lora --max-lora-rank "$rank")
+[[ $rank == 0 ]] || takes=(--enable-lora --max-lora-rank "$rank")
 # Enable the endpoints that receive both and clear the prefix cache: off by default, as they have no authentication.
 export VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
 port=${PORT:-8000} replicas=${REPLICAS:-1} size=${TENSOR_PARALLEL:-1}
