@@ -43,17 +43,9 @@ def make_tokenizer(
     )
 
 
-class FourHeads(Scratch):
-    """A model of four narrow heads, which learns the few examples of a test better."""
-
-    @property
-    def heads(self) -> int:
-        return 4
-
-
 def make_model(tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2) -> Qwen2ForCausalLM:
     """Return new float32 weights, with the generation config of Qwen2.5-14B-Instruct."""
-    form = FourHeads(layers=layers, hidden=hidden, init=hidden**-0.5)
+    form = Scratch(layers=layers, hidden=hidden, heads=1, init=hidden**-0.5)
     model = scratch.make_model(tokenizer, form, seed=0)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
     ids = {"bos_token_id": padding, "pad_token_id": padding, "eos_token_id": [end, padding]}

@@ -62,8 +62,9 @@ PUBLISHED = {name: Shape(**fields) for name, fields in _KNOWN["shapes"].items()}
 def shape_of(model: ModelTable) -> Shape:
     """Return the shape of a recipe's model, by the size in its name. Raises `UserError`."""
     if (new := model.scratch) is not None:
-        width = new.hidden
-        return Shape(new.layers, width, 3 * width, width, width, new.vocabulary, tied=True)
+        width, heads = new.hidden, 64 * new.heads
+        inner = new.widening * width
+        return Shape(new.layers, width, inner, heads, heads, new.vocabulary, tied=True)
     name = re.search(r"Qwen(2\.5|3)-[\d.]+B", model.base or "")
     if name is None or name[0] not in PUBLISHED:
         names = ", ".join(PUBLISHED)

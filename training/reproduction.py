@@ -260,7 +260,9 @@ def _show(
         rows = [{**each._asdict(), "command": each.line, "left": each in left} for each in chain]
         print_json({"steps": rows, "plan": training and asdict(training), "missing": missing})
         return
-    print_lines(*(each.line if each in left else f"{each.line}  # done" for each in chain))
+    for each in chain:
+        line = each.line.replace(" synthetic:", " \\\nsynthetic:")  # nano has 14 sources
+        print_lines(*(line if each in left else f"{line}  # done").splitlines())
     if training is not None:
         usd = f"${rough(training.gpu_usd)}, {', '.join(map(fee_line, training.judges))}"
         print_lines(f"training on {training.gpu}: {rough(training.hours['total'])} h, {usd}")

@@ -172,12 +172,11 @@ def make_tokenizer(
 def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForCausalLM:
     """Return new float32 weights for `tokenizer`, which end a turn as Qwen2.5 does."""
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
-    # Heads of 64 dimensions: with 32 a small model copies names less reliably.
-    heads = max(1, form.hidden // 64)
     config = Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=form.hidden,
         intermediate_size=form.widening * form.hidden, num_hidden_layers=form.layers,
-        num_attention_heads=heads, num_key_value_heads=heads,
+        # Heads of 64 dimensions: with 32 a small model copies names less reliably.
+        num_attention_heads=form.heads, num_key_value_heads=form.heads, head_dim=64,
         max_position_embeddings=8_192, initializer_range=form.init, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": form.rope_theta},
         bos_token_id=None, eos_token_id=end, pad_token_id=padding,
