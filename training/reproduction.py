@@ -260,9 +260,9 @@ def _show(
         rows = [{**each._asdict(), "command": each.line, "left": each in left} for each in chain]
         print_json({"steps": rows, "plan": training and asdict(training), "missing": missing})
         return
-    for each in chain:
-        line = each.line.replace(" synthetic:", " \\\nsynthetic:")  # nano has 14 sources
-        print_lines(*(line if each in left else f"{line}  # done").splitlines())
+    for command in chain:
+        line = command.line.replace(" synthetic:", " \\\nsynthetic:")  # nano has 14 sources
+        print_lines(*(line if command in left else f"{line}  # done").splitlines())
     if training is not None:
         usd = f"${rough(training.gpu_usd)}, {', '.join(map(fee_line, training.judges))}"
         print_lines(f"training on {training.gpu}: {rough(training.hours['total'])} h, {usd}")

@@ -68,7 +68,7 @@ def test_one_file_takes_the_same_steps(
     if adapter := adapter_config(recipe.model, start):
         init = tmp_path / "adapter"
         model: Any = start.model
-        get_peft_model(model, adapter).save_pretrained(init)
+        get_peft_model(model, adapter).save_pretrained(str(init))
         start.tokenizer.save_pretrained(init)
     roll = grpo.AgentTrainer._roll
 
