@@ -5,7 +5,7 @@
 # make fire   the long versions of what a test only samples: kills, mutated mail, non-interference
 # make release   the sdist and the wheel, and the demo in a fresh environment with them
 # make audit  known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
-# make notebooks   execute the notebooks (5 minutes on two cores)
+# make notebooks   execute the notebooks (up to 11 minutes on two cores)
 # make vllm-cpu   what meets vLLM, with a real one on a CPU (Linux, 3 GB in an environment of its own)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
 # make lock   resolve the locked requirements anew; lock-gpu and lock-vllm-cpu do those of vLLM
