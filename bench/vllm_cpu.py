@@ -1,7 +1,7 @@
 """Test the code that uses vLLM with a real vLLM on a CPU: `make vllm-cpu`.
 
 Sleeping and weights sent over NCCL need a GPU; `tests/fake_vllm.py` stands in for these. The model
-is a tiny Qwen2 with a head size of 32, the smallest that vLLM's kernels take.
+is a tiny Qwen2 of two heads.
 """
 
 import json

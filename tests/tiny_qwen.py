@@ -45,7 +45,8 @@ def make_tokenizer(
 
 def make_model(tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2) -> Qwen2ForCausalLM:
     """Return new float32 weights, with the generation config of Qwen2.5-14B-Instruct."""
-    form = Scratch(layers=layers, hidden=hidden, heads=1, init=hidden**-0.5)
+    heads = max(1, hidden // 64)
+    form = Scratch(layers=layers, hidden=hidden, heads=heads, init=hidden**-0.5)
     model = scratch.make_model(tokenizer, form, seed=0)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
     ids = {"bos_token_id": padding, "pad_token_id": padding, "eos_token_id": [end, padding]}

@@ -44,7 +44,7 @@ class Scratch(RecipeTable):
     layers: Count = 3
     hidden: Count = 128
     widening: Count = 3  # the MLP's width as a multiple of the hidden size
-    heads: Count = 4  # of attention, with 64 dimensions each
+    heads: Count = 4  # of 64 dimensions each; vLLM needs hidden = 64 heads
     vocabulary: Count = 4_000
     init: Positive = 0.06  # standard deviation of the new weights
     rope_theta: Positive = 1e6
