@@ -169,7 +169,8 @@ def test_server_samples_the_same_as_vllm_in_the_process(
     of prompts."""
     with vllm_server(base) as address:
         server = (f"grpo.vllm.server={address}", "grpo.vllm.overlap=false")
-        training = Training("talk-multi", base, home, tmp_path / "run", *server)
+        rate = "grpo.rate=1.2e-5"  # talk's; talk-multi's is twice as high
+        training = Training("talk-multi", base, home, tmp_path / "run", *server, rate)
         training.run()
         metrics = httpx.get(f"{address}/metrics", trust_env=False).text
     counters = re.findall(r"(?m)^vllm:prefix_cache_(queries|hits)_total\{.*\} (.+)$", metrics)
