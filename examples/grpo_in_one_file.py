@@ -138,12 +138,12 @@ def rewards_of(
 ) -> Tensor:
     """Return the episodes' rewards: a right answer earns most, then "I don't know", then a wrong
     answer; needless turns and malformed calls cost."""
-    pairs = zip(episodes, records, strict=True)
-    paid = [
-        rewarded(weights, record, episode.rubric).trajectory.reward for episode, record in pairs
-    ]
-    # A judge without a model does not fail; `training/roller.py` masks groups without a verdict.
-    return torch.tensor([reward["total"] for reward in paid if reward])
+    rewards = []
+    for episode, record in zip(episodes, records, strict=True):
+        reward = rewarded(weights, record, episode.rubric).trajectory.reward
+        assert reward is not None, "this file's judges don't fail; training/roller.py has the rest"
+        rewards.append(reward["total"])
+    return torch.tensor(rewards)
 
 
 def groups_with_spread(rewards: Tensor, group: int, count: int) -> Tensor:

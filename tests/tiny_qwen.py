@@ -16,7 +16,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCaus
 from art_e.message import ChatMessage
 from training import start as scratch
 from training.expert import NO_LOSS, MarkedTokens, marked_tokens
-from training.recipe import Scratch
+from training.recipe import HEAD_WIDTH, Scratch
 from training.rollout import ChatTokens
 from training.start import END, END_OF_TEXT, MARKS, START
 
@@ -45,7 +45,7 @@ def make_tokenizer(
 
 def make_model(tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2) -> Qwen2ForCausalLM:
     """Return new float32 weights, with the generation config of Qwen2.5-14B-Instruct."""
-    heads = max(1, hidden // 64)
+    heads = max(1, hidden // HEAD_WIDTH)
     form = Scratch(layers=layers, hidden=hidden, heads=heads, init=hidden**-0.5)
     model = scratch.make_model(tokenizer, form, seed=0)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))

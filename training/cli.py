@@ -340,11 +340,10 @@ def carry_out(training: TrainingRun) -> dict[str, Any]:
 def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
     """Return a run's model card; `metrics` is its `metrics.json`, without paths."""
     recipe, model = setting.recipe, setting.recipe.model
-    adapted = model.lora and (setting.init or model.base)
     # No license: the base model's is unknown here.
     front_matter = ModelCardData(
         base_model=model.base if is_hub_id(model.base or "") else None, language="en",
-        library_name="peft" if adapted else "transformers",
+        library_name="peft" if model.lora and not setting.new else "transformers",
         pipeline_tag="text-generation", tags=["art-e", "email", "agent", "retrieval", setting.kind],
     )  # fmt: skip
     text = template("training", "card.md.j2").render(

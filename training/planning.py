@@ -13,7 +13,7 @@ from art_e.errors import UserError
 from art_e.text import toml_table
 from art_e.tools import MAX_RESULTS
 from training.judging import JudgeFee, held_out_episodes, judge_fees
-from training.recipe import AT_ONCE, Grpo, ModelTable, Recipe
+from training.recipe import AT_ONCE, HEAD_WIDTH, Grpo, ModelTable, Recipe
 
 
 class Gpu(NamedTuple):
@@ -62,9 +62,8 @@ PUBLISHED = {name: Shape(**fields) for name, fields in _KNOWN["shapes"].items()}
 def shape_of(model: ModelTable) -> Shape:
     """Return the shape of a recipe's model, by the size in its name. Raises `UserError`."""
     if (new := model.scratch) is not None:
-        width, heads = new.hidden, 64 * new.heads
-        inner = new.widening * width
-        return Shape(new.layers, width, inner, heads, heads, new.vocabulary, tied=True)
+        inner, heads = new.widening * new.hidden, new.heads * HEAD_WIDTH
+        return Shape(new.layers, new.hidden, inner, heads, heads, new.vocabulary, tied=True)
     name = re.search(r"Qwen(2\.5|3)-[\d.]+B", model.base or "")
     if name is None or name[0] not in PUBLISHED:
         names = ", ".join(PUBLISHED)

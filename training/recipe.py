@@ -30,6 +30,7 @@ Part = Literal["whole", "first", "read", "answer"]
 BATCH = 128  # prompts that transformers generates for at a time by default
 AT_ONCE = 256  # held-out questions that run at a time
 TEMPERATURE = 1.0  # of sampling in training
+HEAD_WIDTH = 64  # dimensions of a head: with 32 a small model copies names less reliably
 
 
 class RecipeTable(BaseModel):
@@ -44,7 +45,7 @@ class Scratch(RecipeTable):
     layers: Count = 3
     hidden: Count = 128
     widening: Count = 3  # the MLP's width as a multiple of the hidden size
-    heads: Count = 4  # of 64 dimensions each; vLLM needs hidden = 64 heads
+    heads: Count = 4  # vLLM needs hidden = heads * HEAD_WIDTH
     vocabulary: Count = 4_000
     init: Positive = 0.06  # standard deviation of the new weights
     rope_theta: Positive = 1e6
@@ -313,6 +314,11 @@ class Setting(NamedTuple):
     seed: int
     init: str | None = None
     runs: tuple[str, ...] = ()
+
+    @property
+    def new(self) -> Scratch | None:
+        """Return the form of the new model whose weights are all trained; None to load a model."""
+        return self.recipe.model.scratch if self.init is None else None
 
     @property
     def steps(self) -> int:

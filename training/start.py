@@ -21,7 +21,7 @@ from art_e.models.checkpoint import best_device, resolve_checkpoint
 from art_e.models.loading import end_of_turn, load_checkpoint
 from art_e.tools import ARGUMENTS
 from training.processes import sharded
-from training.recipe import ModelTable, Recipe, Scratch, Setting
+from training.recipe import HEAD_WIDTH, ModelTable, Recipe, Scratch, Setting
 from training.rollout import ChatTokens
 
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -175,8 +175,7 @@ def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForC
     config = Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=form.hidden,
         intermediate_size=form.widening * form.hidden, num_hidden_layers=form.layers,
-        # Heads of 64 dimensions: with 32 a small model copies names less reliably.
-        num_attention_heads=form.heads, num_key_value_heads=form.heads, head_dim=64,
+        num_attention_heads=form.heads, num_key_value_heads=form.heads, head_dim=HEAD_WIDTH,
         max_position_embeddings=8_192, initializer_range=form.init, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": form.rope_theta},
         bos_token_id=None, eos_token_id=end, pad_token_id=padding,

@@ -65,16 +65,16 @@ def train_sft(
 ) -> dict[str, Any]:  # fmt: skip
     """Train on the `conversations` of each stage, and return the run's metrics."""
     setting = training.setting
-    table, model = setting.recipe.sft, setting.recipe.model
+    table, new = setting.recipe.sft, setting.new
     assert table is not None
     with quiet(), own_tokens_scored():
-        if new := model.scratch is not None and setting.init is None:
-            texts = conversations[0][:4_000]  # enough to contain all words
-            start = make_start(setting.recipe, model.scratch, texts, setting.seed)
-        else:
+        if new is None:
             start = load_init(setting)
+        else:
+            texts = conversations[0][:4_000]  # enough to contain all words
+            start = make_start(setting.recipe, new, texts, setting.seed)
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
-        trainer = StagedTrainer(training, table.stages, start, examples, batches, new=new)
+        trainer = StagedTrainer(training, table.stages, start, examples, batches)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
         ends = list(accumulate(stage.steps for stage in table.stages))
         evaluator = validation.Evaluator(training, judges, start, load)
@@ -130,17 +130,18 @@ class StagedTrainer(SFTTrainer):
 
     def __init__(
         self, training: TrainingRun, stages: Sequence[SftStage], start: Start,
-        examples: Sequence[MarkedTokens], batches: list[list[int]], *, new: bool = False,
+        examples: Sequence[MarkedTokens], batches: list[list[int]],
     ) -> None:  # fmt: skip
+        setting = training.setting
         self.stages, self.batches = stages, batches
-        self.muon = MUON if new else 0.0
+        self.muon = MUON if setting.new else 0.0
         common = validation.trainer_arguments(training, len(batches))
         super().__init__(
             model=start.model,
             args=SFTConfig(logging_steps=10, max_length=None, **common),
             train_dataset=Dataset.from_list([each._asdict() for each in examples]),
             processing_class=start.tokenizer,
-            peft_config=None if new else adapter_config(training.setting.recipe.model, start),
+            peft_config=None if setting.new else adapter_config(setting.recipe.model, start),
         )
         keep_exact(self.model)
 
