@@ -9,7 +9,7 @@ import json
 import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -60,7 +60,7 @@ class Question:
     equivalent_ids: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Any]:
-        row = asdict(self)
+        row = {each.name: getattr(self, each.name) for each in fields(self)}
         for name in ("message_ids", "equivalent_ids"):
             row[name] = list(row[name])
         row["query_date"] = self.query_date and self.query_date.isoformat()

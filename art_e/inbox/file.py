@@ -9,6 +9,7 @@ import datetime as dt
 import json
 import threading
 from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -62,6 +63,8 @@ class InboxFile:
             ) from None
         self._local = threading.local()
         self._vocabulary = Vocabulary(self.execute)
+        # Training opens an inbox for each of its episodes.
+        self._address_ids = lru_cache(1_024)(self._read_address_ids)
         self._slices: OrderedDict[tuple[int, ...], Slice] = OrderedDict()
         self._lock = threading.Lock()
         self.meta: dict[str, str] = {}
@@ -109,14 +112,18 @@ class InboxFile:
         """Return the inbox of an address up to and including the day `as_of` (None: all mail).
         Raises `UserError` with the nearest addresses if the address has no mail."""
         owner = address.strip().lower()
-        rows = self.execute(statement("addresses_of", parties=self._parties), [owner]).fetchall()
-        mail = self._slice(tuple(address_id for (address_id,) in rows)) if rows else None
+        address_ids = self._address_ids(owner)
+        mail = self._slice(address_ids) if address_ids else None
         if mail is None or not len(mail.ids):
             nearest = self.execute(statement("nearest"), [owner]).fetchall()
             near = ", ".join(address for (address,) in nearest)
             also = f"; nearest: {near} (art-e inboxes lists them)" if near else ": it holds no mail"
             raise UserError(f"no inbox {owner[:80]!r} in {self.path}{also}")
         return Inbox(self.execute, mail, self._vocabulary, owner, as_of)
+
+    def _read_address_ids(self, owner: str) -> tuple[int, ...]:
+        sql = statement("addresses_of", parties=self._parties)
+        return tuple(address_id for (address_id,) in self.execute(sql, [owner]).fetchall())
 
     def inbox_of(self, question: "Question") -> Inbox:
         return self.open_inbox(question.inbox_address, question.query_date)
