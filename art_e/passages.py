@@ -242,8 +242,7 @@ def best_passages(passages: Sequence[Passage], count: int) -> list[Passage]:
 
 
 def _repeats(passage: Passage, other: Passage) -> bool:
-    """Return True if most words of a passage stand in another one of the same mail, or in a
-    copy."""
+    """Return True if most words of a passage stand in another of the same mail, or in a copy."""
     every = _words_said(passage.text)
     new = every - _words_said(other.text)
     if passage.handle == other.handle:

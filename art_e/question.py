@@ -61,10 +61,8 @@ class Question:
 
     def to_row(self) -> dict[str, Any]:
         row = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ("message_ids", "equivalent_ids"):
-            row[name] = list(row[name])
-        row["query_date"] = self.query_date and self.query_date.isoformat()
-        return row
+        lists = {name: list(row[name]) for name in ("message_ids", "equivalent_ids")}
+        return row | lists | {"query_date": self.query_date and self.query_date.isoformat()}
 
     @staticmethod
     def from_row(row: Any) -> "Question":

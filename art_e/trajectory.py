@@ -133,8 +133,7 @@ class Trajectory:
 
     @classmethod
     def from_line(cls, line: str) -> Self:
-        """Return the trajectory of a line. Raises `ValueError` for another schema or odd
-        numbers."""
+        """Return a line's trajectory. Raises `ValueError` for another schema or odd numbers."""
         try:
             row = json.loads(line)
             if not isinstance(row, dict) or row.get("schema") != SCHEMA:

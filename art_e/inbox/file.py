@@ -99,8 +99,7 @@ class InboxFile:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """Return the counts of mail read, stored and dropped, as `art-e ingest --json` prints
-        them."""
+        """Return the counts of mail read, stored and dropped, as `art-e ingest --json` has them."""
         return dict(json.loads(self.meta["counts"]))
 
     @property

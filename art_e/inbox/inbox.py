@@ -140,8 +140,7 @@ class Inbox:
         return max((each for each in held if each[0]), default=(0, None))[1]
 
     def read(self, message_id: str) -> Email | None:
-        """Return the mail with this id, or whose dropped copy has it; None if the inbox lacks
-        it."""
+        """Return the mail with this id, or whose dropped copy has it; None without one."""
         return self.read_many([message_id])[0]
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
@@ -162,8 +161,7 @@ class Inbox:
         return files
 
     def unread_files(self) -> dict[str, int]:
-        """Count the attached files whose text is missing from this inbox, at least in part, by
-        reason."""
+        """Count attached files whose text this inbox lacks, at least in part, by reason."""
         ids = self._mail.ids[: self._size].tolist()
         return dict(self._execute(statement("unread_files"), [ids]).fetchall())
 
@@ -189,8 +187,7 @@ class Inbox:
         return None if position is None else self._mail.rows([position])[0][0]
 
     def ids_beginning(self, beginning: str) -> list[str]:
-        """Return the ids of mails that have, or whose dropped copies have, an id with this
-        beginning."""
+        """Return the ids of mails whose id, or a dropped copy's id, has this beginning."""
         named = self._mail.named_from(f"<{beginning.strip().lstrip('<')}").values()
         positions = {at for at in map(self._first, named) if at is not None}
         return [row[0] for row in self._mail.rows(sorted(positions))]

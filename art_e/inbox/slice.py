@@ -164,8 +164,7 @@ class Slice:
         return {at: [places[n] for n in named] for at, named in zip(places, threads, strict=True)}
 
     def begin_search(self) -> bool:
-        """Count a search, the third of which reads the whole slice. Return True if it is in
-        memory."""
+        """Count a search; the third reads the whole slice. Return True if it is in memory."""
         if self._searches > 1 and self._rows is None:
             self._read_all()
         self._searches += 1
