@@ -168,9 +168,8 @@ def test_server_samples_the_same_as_vllm_in_the_process(
     """The server reads the adapter from the run's folder, gets the same seeds and caches prefixes
     of prompts."""
     with vllm_server(base) as address:
-        server = (f"grpo.vllm.server={address}", "grpo.vllm.overlap=false")
-        rate = "grpo.rate=1.2e-5"  # talk's; talk-multi's is twice as high
-        training = Training("talk-multi", base, home, tmp_path / "run", *server, rate)
+        server = ("grpo.vllm.mode=server", f"grpo.vllm.server={address}")
+        training = Training("talk", base, home, tmp_path / "run", *server)
         training.run()
         metrics = httpx.get(f"{address}/metrics", trust_env=False).text
     counters = re.findall(r"(?m)^vllm:prefix_cache_(queries|hits)_total\{.*\} (.+)$", metrics)
@@ -229,7 +228,8 @@ def test_run_pauses_while_its_judge_fails(base: Path, home: Path, tmp_path: Path
             return refuses(401, "Incorrect API key provided.")
         return says(json.dumps({"reason": "so", "verdict": "incorrect"}))
 
-    parts = ("grpo.minibatches=4", "grpo.steps=8", "grpo.validate_every=4")
+    # In sixteen rollouts of a question is an answer, which the judge fails on.
+    parts = ("grpo.rollouts=16", "grpo.minibatches=4", "grpo.steps=8", "grpo.validate_every=4")
     changes = ("judging.reward=openai/gpt-4.1-mini", "data.kinds=['lookup']", *parts)
     training = Training("talk", base, home, tmp_path / "run", *IN_PROCESS, *changes)
     with Provider(judge) as provider:
