@@ -92,13 +92,12 @@ def conversations_of(
     assert table is not None
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
-    played: dict[Noise, list[list[ChatMessage]]] = {}
+    chosen: dict[Noise, list[Planted]] = {}
     for noise in dict.fromkeys(table.noises):
         stages = zip(table.stages, table.noises, strict=True)
         limit = max(stage.steps * stage.batch for stage, its in stages if its == noise)
-        chosen = [planted[each.id] for each in questions[:limit] if each.id in planted]
-        path = material.file.path
-        played[noise] = expert_conversations(path, chosen, recipe.episode, noise, seed)
+        chosen[noise] = [planted[each.id] for each in questions[:limit] if each.id in planted]
+    played = expert_conversations(material.file.path, chosen, recipe.episode, seed)
     return [played[noise] for noise in table.noises]
 
 
@@ -138,36 +137,39 @@ def return_of(scored: Scored) -> float:
 
 
 def expert_conversations(
-    path: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int
-) -> list[list[ChatMessage]]:
-    """Return the expert's conversation about each question, in order; `seed` decides its mistakes.
-    Leave out questions whose mails its searches miss. Raises `UserError` without questions."""
-    if not planted:
+    path: Path, planted: Mapping[Noise, Sequence[Planted]], form: EpisodeForm, seed: int
+) -> dict[Noise, list[list[ChatMessage]]]:
+    """Return the expert's conversations with each noise about its questions, in order; `seed`
+    decides the mistakes. Leave out questions whose mails its searches miss. Raises `UserError`
+    without questions."""
+    if not all(planted.values()):
         remedy = "give the recipe a table [data.worlds], or begin with art-e train grpo"
         raise UserError(f"the expert can only play synthetic questions: {remedy}")
     # Inbox by inbox: few can be open at a time, and opening one is as slow as some episodes.
-    by_inbox = sorted(planted, key=lambda each: each.question.inbox_address)
-    play = partial(_play, path, form, noise, seed)
-    if len(planted) > _AT_ONCE:
-        parts = map_in_workers(play, iter(in_groups(by_inbox, _AT_ONCE)))
+    plays = [(noise, each) for noise, entries in planted.items() for each in entries]
+    plays.sort(key=lambda play: play[1].question.inbox_address)
+    if len(plays) > _AT_ONCE:
+        play_some = partial(_play, path, form, seed)
+        parts = map_in_workers(play_some, iter(in_groups(plays, _AT_ONCE)))
         played = dict(itertools.chain.from_iterable(part for _, part in parts))
     else:
-        played = dict(play(by_inbox))
-    return [played[each.question.id] for each in planted if each.question.id in played]
+        played = dict(_play(path, form, seed, plays))
+    keys = {noise: [(noise, each.question.id) for each in planted[noise]] for noise in planted}
+    return {noise: [played[key] for key in keys[noise] if key in played] for noise in planted}
 
 
 def _play(
-    path: Path, form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[Planted]
-) -> list[tuple[str, list[ChatMessage]]]:
+    path: Path, form: EpisodeForm, seed: int, plays: Sequence[tuple[Noise, Planted]]
+) -> list[tuple[tuple[Noise, str], list[ChatMessage]]]:
     material, conversations = Material(InboxFile(path), []), []
-    for entry in planted:
+    for noise, entry in plays:
         question = entry.question
         episode = material.episode(question, form)
         expert = Expert(episode, entry, Random(f"{seed}/{question.id}"), noise, form.spaced)
         expert.play()
         # Otherwise the expert decides by what only it knows, which a model can't learn.
         if not expert.lost and expert.saw_evidence():
-            conversations.append((question.id, episode.messages))
+            conversations.append(((noise, question.id), episode.messages))
     return conversations
 
 

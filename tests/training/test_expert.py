@@ -134,7 +134,8 @@ def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPat
     path = material.file.path
 
     def plays(seed: int) -> list[list[ChatMessage]]:
-        return expert.expert_conversations(path, chosen, recipe.episode, Noise(), seed)
+        played = expert.expert_conversations(path, {Noise(): chosen}, recipe.episode, seed)
+        return played[Noise()]
 
     alone = plays(0)
     for entry, messages in zip(chosen, alone, strict=True):
@@ -145,7 +146,8 @@ def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPat
     assert plays(0) == alone
     # A lean search shows whole mails.
     lean = recipe.episode.model_copy(update={"lean": True})
-    assert len(expert.expert_conversations(path, chosen, lean, Noise(), 0)) == len(alone)
+    [on_lean] = expert.expert_conversations(path, {Noise(): chosen}, lean, 0).values()
+    assert len(on_lean) == len(alone)
     # It can't answer other questions.
     error = the_error(expert.conversations_of, tiny.recipe(), material, {}, 0)
     assert "play synthetic questions" in error

@@ -118,7 +118,10 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
         material, known = load_material(recipe.data, "train"), planted_in(recipe.data)
         chosen = [known[each.id] for each in material.questions]
         noise = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
-        return expert_conversations(material.file.path, chosen, recipe.episode, noise, 0)
+        [played] = expert_conversations(
+            material.file.path, {noise: chosen}, recipe.episode, 0
+        ).values()
+        return played
 
 
 @pytest.fixture(scope="module")
