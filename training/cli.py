@@ -33,13 +33,13 @@ from training.judging import JudgeFee, judge_fees, judges_of
 from training.planning import GPUS, NOTES, expected_episode
 from training.planning import plan as make_plan
 from training.processes import LostError, joined, launched
-from training.recipe import Data, Setting, Worlds, load_recipe
+from training.recipe import Data, Setting, Worlds, load_recipe, toml_names
 from training.rollout import Material
 from training.run import PAUSED, TrainingRun, open_training
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-_RECIPES = "nano, mini, talk, talk-24gb, talk-multi, qwen3-4b, qwen3-14b, or a TOML file."
+_RECIPES = f"{', '.join(toml_names('recipe'))}, or a TOML file."
 RecipeOption = Annotated[str, Option("--recipe", metavar="NAME|FILE", help=_RECIPES)]
 SetOption = Annotated[
     list[str] | None,
