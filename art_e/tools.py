@@ -446,8 +446,7 @@ class LeanTools(Tools):
         return fields | self._head(mail, mail) | numbered | {"body": body}
 
     def _head(self, mail: Hit | Email, whole: Email | None = None) -> dict[str, Any]:
-        """Return the date, sender, subject and, with `whole`, recipients that are new or
-        changed."""
+        """Return the new or changed date, sender, subject and, with `whole`, recipients."""
         date = self._date(mail)
         head: dict[str, Any] = {
             "date": date if whole else date[:10],

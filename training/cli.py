@@ -306,7 +306,7 @@ def _train(
 def carry_out(training: TrainingRun) -> dict[str, Any]:
     """Train a run with its recipe's questions and judges, and return its metrics."""
     setting, recipe = training.setting, training.setting.recipe
-    judging, load = recipe.judging, partial(load_material, recipe.data)
+    judging, load = recipe.judging, functools.cache(partial(load_material, recipe.data))
     if not setting.steps:
         raise UserError(f"the recipe {recipe.name} has no table for {setting.kind}; use another")
     if setting.kind == "grpo":

@@ -76,9 +76,11 @@ def train_sft(
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         trainer = StagedTrainer(training, table.stages, start, examples, batches)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
-        ends = list(accumulate(stage.steps for stage in table.stages))
+        # A model that has seen parts alone can't end an episode.
+        ends = zip(accumulate(each.steps for each in table.stages), table.stages, strict=True)
+        whole = [step for step, stage in ends if stage.part == "whole"]
         evaluator = validation.Evaluator(training, judges, start, load)
-        return _carry_out(trainer, evaluator, lengths, table.validate_every, ends)
+        return _carry_out(trainer, evaluator, lengths, table.validate_every, whole)
 
 
 def rate_at(stages: Sequence[SftStage], step: int) -> float:

@@ -48,8 +48,7 @@ _LETTER, _GAP = r"[^\W_]", r"[\W_]+"
 
 
 class Filter(NamedTuple):
-    """An operator of `OPERATORS`, "word", "phrase" or "prefix" with its value; or a join of
-    parts."""
+    """An operator of `OPERATORS`, "word", "phrase" or "prefix" with its value, or a join."""
 
     operator: str
     value: str = ""

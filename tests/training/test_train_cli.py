@@ -42,7 +42,7 @@ def test_sft_then_grpo_with_a_pause(art_e: Run, tmp_path: Path) -> None:
     start, trained = tmp_path / "start", tmp_path / "trained"
     metrics = json_of(art_e("train", "sft", *changes(), "--out", start, "--json"))
     assert (metrics["run"], metrics["paused"]) == (str(start), None)
-    assert [each["step"] for each in metrics["validation"]] == [0, 2, 4]
+    assert [each["step"] for each in metrics["validation"]] == [0, 4]
     # The start may be named as the model, in place of a new one.
     command = ("train", "grpo", *changes(), "--set", f"model.base={start}", "--out", trained)
     result = art_e(*command, "--minutes", "0")
