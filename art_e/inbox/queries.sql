@@ -1,7 +1,7 @@
--- The statements of art_e.inbox, each behind its name, with ${values}. An earlier one stands in a later one by its name.
+-- The statements of art_e.inbox by name, with ${values}. A later statement can include an earlier one by its name.
 
--- Of the person with the addresses `ids`: all mail, what their own copies hide of others' mail, the mails that they
--- have in several copies, each with the one that is shown, and all mail that is shown.
+-- For the person with the addresses `ids`: all mail; others' mails that their own copies replace; the mails that they
+-- have in several copies, each with the copy that is shown; and all mail that is shown.
 -- name: listed
 (
     SELECT email_id FROM parties WHERE address_id IN (${ids})
@@ -23,8 +23,8 @@
     AND email_id NOT IN (SELECT email_id FROM ${copies} WHERE shown <> email_id)
 )
 
--- A slice: its mails, with the day in the sender's zone (0: unknown) and a number that mails share if they say the same;
--- and new names for mails whose id an earlier one of them has.
+-- The mails of a slice, with the day in the sender's zone (0: unknown) and a number that mails of equal content share;
+-- and new ids for mails whose id an earlier one has.
 -- name: slice
 SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, ${undated}) AS sent,
     coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day, id_taken,
@@ -36,7 +36,7 @@ WHERE id_taken AND ${mine} AND EXISTS (
     FROM emails AS earlier
     WHERE earlier.message_id = later.message_id AND earlier.email_id < later.email_id AND earlier.${mine})
 
--- The mails of message ids: first their own, then those that they are a copy of.
+-- The mails with the given message ids, then those with a dropped copy that has them.
 -- name: every_id
 (
     SELECT message_id, email_id, sent_at, 0 AS preference FROM emails
@@ -140,7 +140,7 @@ SELECT unread, count(*) FROM files
 WHERE part = 0 AND unread <> '' AND email_id IN (SELECT unnest(?))
 GROUP BY ALL ORDER BY count(*) DESC, unread
 
--- Whose mail the file holds: an inbox's addresses, the ones most like a wanted one, the owners, and each person's.
+-- The addresses of the file: those of an inbox, those most like a given one, the owners', and each person's.
 -- name: addresses_of
 SELECT address_id FROM ids_of(?) SEMI JOIN ${parties} USING (address_id) ORDER BY address_id
 -- name: nearest

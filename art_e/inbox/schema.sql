@@ -53,10 +53,10 @@ CREATE TABLE addresses (
     emails INTEGER NOT NULL            -- how many mails its inbox holds, spam and trash aside
 );
 
--- Copies of one mail that several owners imported, or an owner and nobody, with the first of them.
+-- Copies of one mail that several owners imported, or that came both with and without an owner; the first of them.
 CREATE TABLE owners_copies (email_id INTEGER NOT NULL, first_id INTEGER NOT NULL);
 -- What an address does not see, because its own mail has a copy of it or the same message id; and whose it is.
-CREATE TABLE others_copies (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, owner_id INTEGER); -- NULL: nobody's
+CREATE TABLE others_copies (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, owner_id INTEGER); -- NULL: no owner
 
 -- Addresses of one person, each with the one that stands for all, itself too; all open one inbox.
 CREATE TABLE people (address VARCHAR NOT NULL, person VARCHAR NOT NULL);
@@ -64,7 +64,7 @@ CREATE TABLE people (address VARCHAR NOT NULL, person VARCHAR NOT NULL);
 -- Whose inbox a mail is in: owner = imported with --owner.
 CREATE TYPE role AS ENUM ('from', 'to', 'cc', 'bcc', 'owner');
 CREATE TABLE parties (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, role role NOT NULL);
--- The same for spam and trash, which are in nobody's inbox unless they are asked for.
+-- The same for spam and trash, which inboxes have only on request.
 CREATE TABLE junk_parties (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, role role NOT NULL);
 
 -- Each word that occurs, and the stem under which it is indexed.

@@ -82,7 +82,7 @@ INSERT INTO inbox.junk_parties
 SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role
 FROM staging.roles SEMI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
 
--- Both or none: nobody is merged with an address that is gone.
+-- Merge two addresses only if the file still has both.
 INSERT INTO inbox.people
 SELECT address, person FROM staging.people SEMI JOIN inbox.addresses USING (address)
 WHERE person IN (SELECT address FROM inbox.addresses) ORDER BY ALL;

@@ -1,4 +1,4 @@
--- From all copies to one mail each, in an order that does not depend on how they were read.
+-- Merge the copies of each mail, in an order that does not depend on how they were read.
 -- Every choice below is a minimum over the copies, so it comes out the same for any order of
 -- reading and for any division over several runs. Copies have the same sender and recipients, and
 -- the same owner if they were imported for one: mail outside an inbox doesn't change it.
@@ -36,7 +36,7 @@ SELECT row, message_id, owner, CAST(row_number() OVER (
     AS INTEGER) AS email_id
 FROM staging.mails WHERE row IN (SELECT kept FROM members);
 
--- The copies of one mail that several owners imported, or an owner and nobody.
+-- Copies of one mail that several owners imported, or that came both with and without an owner.
 CREATE TEMP TABLE kept_copies AS
 WITH grouped AS (
     SELECT email_id, copy_digest, c.owner,

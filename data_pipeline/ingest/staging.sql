@@ -1,4 +1,4 @@
--- What the workers made, as it came: every copy of every mail, row by row.
+-- The output of the workers: every copy of every mail, row by row.
 CREATE TABLE staging.mails (
     row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, utc_offset SMALLINT, subject VARCHAR, bare_subject VARCHAR, from_address VARCHAR,
     from_name VARCHAR, body VARCHAR, length INTEGER, source VARCHAR, content_digest BLOB, copy_digest BLOB,
@@ -6,7 +6,7 @@ CREATE TABLE staging.mails (
     mailing_list VARCHAR, bulk BOOLEAN, attached VARCHAR, owner VARCHAR);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
 CREATE TABLE staging.files (row INTEGER, number SMALLINT, part SMALLINT, name VARCHAR, kind VARCHAR, data BLOB, unread VARCHAR);
--- Each table that a worker made has its own terms. Words of senders' names have the row of their mail.
+-- Each table of a worker numbers its own terms. Words of senders' names have the row of their mail.
 CREATE TABLE staging.postings (row INTEGER, term BIGINT, frequency INTEGER);
 CREATE TABLE staging.words (row INTEGER, word VARCHAR, term BIGINT);
 CREATE TABLE staging.stems (term BIGINT, stem VARCHAR);
