@@ -228,7 +228,7 @@ def test_run_pauses_while_its_judge_fails(base: Path, home: Path, tmp_path: Path
             return refuses(401, "Incorrect API key provided.")
         return says(json.dumps({"reason": "so", "verdict": "incorrect"}))
 
-    # In sixteen rollouts of a question is an answer, which the judge fails on.
+    # At least one of sixteen rollouts has an answer for the judge to fail on.
     parts = ("grpo.rollouts=16", "grpo.minibatches=4", "grpo.steps=8", "grpo.validate_every=4")
     changes = ("judging.reward=openai/gpt-4.1-mini", "data.kinds=['lookup']", *parts)
     training = Training("talk", base, home, tmp_path / "run", *IN_PROCESS, *changes)
