@@ -140,7 +140,7 @@ class Inbox:
         return max((each for each in held if each[0]), default=(0, None))[1]
 
     def read(self, message_id: str) -> Email | None:
-        """Return the mail with this id, or whose dropped copy has it; None without one."""
+        """Return the mail with this id, or whose dropped copy has it; None if missing."""
         return self.read_many([message_id])[0]
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
@@ -197,7 +197,7 @@ class Inbox:
         names = [each if each.startswith("<") else f"<{each}>" for each in stripped]
         if self._seen.keys() >= {*names}:
             return [self._seen[each] for each in names]
-        return list(map(self._first, self._mail.named(names)))
+        return list(map(self._first, self._mail.named(tuple(names))))
 
     def _first(self, named: Sequence[Named]) -> int | None:
         """Return the first of an id's mails whose id was known by the inbox's day."""

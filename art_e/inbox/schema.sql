@@ -53,7 +53,7 @@ CREATE TABLE addresses (
     emails INTEGER NOT NULL            -- how many mails its inbox holds, spam and trash aside
 );
 
--- Copies of one mail that several owners imported, or that came both with and without an owner; the first of them.
+-- Copies of one mail that several owners imported, or that came with and without an owner, each with the first copy.
 CREATE TABLE owners_copies (email_id INTEGER NOT NULL, first_id INTEGER NOT NULL);
 -- What an address does not see, because its own mail has a copy of it or the same message id; and whose it is.
 CREATE TABLE others_copies (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, owner_id INTEGER); -- NULL: no owner

@@ -105,7 +105,7 @@ class Slice:
         named = execute(renamed).fetchall() if id_taken.any() else []
         self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in named}
         self.matching = lru_cache(self._matching)
-        self._named = lru_cache(self._read_named)
+        self.named = lru_cache(self._named)
         self._lock = threading.Lock()
         self._searches = 0
         self._rows: list[Row] | None = None
@@ -131,24 +131,24 @@ class Slice:
         sql = statement("bulk", mine=self._mine, labelled=self.labelled)
         return np.isin(self.ids, self._execute(sql).fetchnumpy()["email_id"])
 
-    def named(self, message_ids: Sequence[str]) -> list[Sequence[Named]]:
+    def _named(self, message_ids: tuple[str, ...]) -> list[Sequence[Named]]:
         """Return the mails of each id: first its own, then those that it is a copy of."""
         if self._rows is not None:
             return [self._by_message_id.get(each, ()) for each in message_ids]
-        distinct = tuple(sorted(set(message_ids)))
-        named = self._named(f"message_id IN ({', '.join('?' * len(distinct)) or 'NULL'})", distinct)
+        marks = ", ".join("?" * len(message_ids)) or "NULL"
+        named = self._read_named(f"message_id IN ({marks})", [*message_ids])
         return [named.get(each, ()) for each in message_ids]
 
     def named_from(self, beginning: str) -> dict[str, list[Named]]:
-        named = self._named("starts_with(message_id, ?)", (beginning,))
+        named = self._read_named("starts_with(message_id, ?)", [beginning])
         return {name: mails for name, mails in named.items() if name.startswith(beginning)}
 
-    def _read_named(self, condition: str, ids: tuple[str, ...]) -> dict[str, list[Named]]:
+    def _read_named(self, condition: str, ids: list[str]) -> dict[str, list[Named]]:
         named = {name: [(at, int(self.sent[at]))] for at, name in self.renamed.items()}
         among = statement("every_id_and_copy" if self._copies else "every_id", several=self._copies)
         scope = {"among": among, "condition": condition, "mine": self._mine}
         sql = statement("named", undated=UNDATED, **scope)
-        for message_id, email_id, sent in self._execute(sql, [*ids]).fetchall():
+        for message_id, email_id, sent in self._execute(sql, ids).fetchall():
             named.setdefault(message_id, []).append((int(self.ids.searchsorted(email_id)), sent))
         return named
 
@@ -225,7 +225,7 @@ class Slice:
                 return
             self._index = self._read_index(self._mine)
             rows = self._read_rows(range(len(self.ids)), self._mine)
-            self._by_message_id = self._named("true", ())
+            self._by_message_id = self._read_named("true", [])
             bodies = enumerate(row[6] for row in rows)
             self.folded = {at: searchable(body) for at, body in bodies if not body.isascii()}
             self.nbytes += 3 * self._index[1].nbytes
