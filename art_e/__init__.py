@@ -9,4 +9,9 @@
 
 The same `Episode` answers users, is measured by `evals`, and is trained on by `training`."""
 
+import os
+
+# Set before their import, this keeps trl, the library of the hub and vLLM from reporting their use.
+os.environ.setdefault("DO_NOT_TRACK", "1")
+
 __version__ = "0.1.0"

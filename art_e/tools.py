@@ -154,7 +154,6 @@ def _schemas(lean: bool) -> str:
 
 
 def _type(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return only an argument's type. Optional arguments may be left out or null."""
     [first, *_] = schema.get("anyOf", [schema])
     return {key: first[key] for key in ("type", "items") if key in first}
 

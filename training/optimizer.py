@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
+from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from trl.trainer import utils
@@ -137,6 +138,14 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: trimmed(name, value) for name, value in batch.items()}
 
 
+class KeepFloat32(TorchFunctionMode):
+    """Keeps tensors in float32 that code would convert to bfloat16, which many CPUs only emulate:
+    Muon's products take them 20 times as long."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0].clone() if func is Tensor.bfloat16 else func(*args, **(kwargs or {}))
+
+
 class MuonAdamW(Optimizer):
     """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without weight decay.
     Muon's update is the momentum, orthogonalized to U V^T, times 0.2 sqrt(max(rows, columns)), so
@@ -153,7 +162,8 @@ class MuonAdamW(Optimizer):
         self._share()
 
     def step(self, closure: Any = None) -> Any:
-        self._muon.step()
+        with KeepFloat32():
+            self._muon.step()
         self._adamw.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -165,7 +175,6 @@ class MuonAdamW(Optimizer):
         self._share()
 
     def _share(self) -> None:
-        """Share the groups of both, so that a scheduler changes their rates."""
         self.param_groups = [*self._adamw.param_groups, *self._muon.param_groups]
 
 

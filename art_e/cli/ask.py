@@ -118,7 +118,6 @@ def ask(
 
 
 def _last_run() -> Run:
-    """Return the run of the last answered question. Raises `UserError` without one."""
     for run in runs_of("ask", runs_folder()):
         if run.complete:
             return run

@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,8 +109,6 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 def require_train_extra() -> None:
     """Raise `UserError` if the libraries that load checkpoints are not installed."""
-    # Must precede the first import of the hub's library.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     # On a CPU, importing bitsandbytes warns of a missing faster kernel.
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     missing = [name for name in TRAIN_EXTRA if importlib.util.find_spec(name) is None]

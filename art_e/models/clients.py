@@ -275,7 +275,6 @@ async def _raise_for_error(response: Any) -> None:
 
 
 def _to_ollama(message: ChatMessage) -> ChatMessage:
-    """Return a message in Ollama's form, where the arguments of calls are objects."""
     sent = {"role": message["role"], "content": message.get("content") or ""}
     calls = [ToolCall("", **each["function"]) for each in message.get("tool_calls") or ()]
     functions = [{"name": each.name, "arguments": each.parsed} for each in calls]

@@ -170,7 +170,6 @@ def _excerpts(
 
 @lru_cache(maxsize=64)
 def _lines(body: str) -> tuple[str, ...]:
-    """Return the sentences of a body, without case, punctuation and quote marks."""
     lines = (" ".join(words(each.text)) for each in split_sentences(body) if not each.frame)
     return tuple(filter(None, lines))
 

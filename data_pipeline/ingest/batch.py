@@ -254,7 +254,6 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
 
 
 def _spaced(text: str) -> str:
-    """Return the words of `text`, separated by white space."""
     return text.translate(_SPACED) if text.isascii() else " ".join(tokens(text))
 
 
@@ -293,7 +292,6 @@ def _process_to_files(folder: Path, job: Job) -> list[Path]:
 
 
 def _load_tables(file: Path) -> BatchTables:
-    """Return the tables of a file, and delete it."""
     with file.open("rb") as opened:
         tables: BatchTables = pickle.load(opened)
     file.unlink()

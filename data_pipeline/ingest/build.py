@@ -297,7 +297,6 @@ def put_in_place(new: Path, path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's renames, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

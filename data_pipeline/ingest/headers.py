@@ -187,7 +187,6 @@ def _grammar_list(value: str) -> list[Mailbox]:
 
 
 def _mailbox(name: str | None, address: str) -> Mailbox:
-    """Return a clean mailbox; its address is "" if unusable."""
     if "=?" in address and "@" in address:
         address = decode_words(address)
     address = _DIRT.sub("", visible(address)).strip("'`,;:").rstrip(".").lower()

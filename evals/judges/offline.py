@@ -399,6 +399,5 @@ def _covers(stated: Value, claimed: Value, near: dt.date | None) -> bool:
 
 
 def _plain_words(*texts: str) -> frozenset[str]:
-    """Return the words of the texts in lower case, without accents, as in addresses."""
     plain = unicodedata.normalize("NFKD", " ".join(texts).lower())
     return frozenset(re.findall(r"\w+", re.sub(r"[\u0300-\u036f]", "", plain)))

@@ -167,7 +167,6 @@ def accuracy(published: Published) -> Estimate:
 
 
 def _published(model: Published) -> dict[str, Estimate]:
-    """Return the known figures of a published model, by their names in `metrics.json`."""
     means = {"cost_per_1000_usd": model.cost_per_1000_usd, "latency_p50_s": model.seconds}
     known = {name: point_estimate(value) for name, value in means.items() if value is not None}
     return {"accuracy": accuracy(model), **known}

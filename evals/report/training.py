@@ -121,7 +121,6 @@ def _numbers(rows: pd.DataFrame, column: str) -> pd.Series:
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return the rows by step; the last one if a step was repeated."""
     by_step = {row["step"]: row for row in rows}
     index = pd.Index(sorted(by_step), dtype=int)
     return pd.DataFrame([by_step[step] for step in index], index=index)

@@ -1,8 +1,11 @@
 """`art-e train`: its questions, a run of a new model, the card of a run, a merged model."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,6 +74,15 @@ def test_the_questions_of_a_split(art_e: Run, tmp_path: Path) -> None:
         assert form == tiny.recipe().episode
         with InboxFile(Path(row["db"])) as file:
             check_questions(rows, file)
+
+
+def test_libraries_report_no_use() -> None:
+    """TRL would tell its makers of every training."""
+    code = "import art_e, training.cli; from huggingface_hub import constants as hub; "
+    command = [sys.executable, "-c", f"{code}assert hub.HF_HUB_DISABLE_TELEMETRY"]
+    settings = ("TELEMETRY", "DO_NOT_TRACK")
+    env = {name: each for name, each in os.environ.items() if not name.endswith(settings)}
+    subprocess.run(command, check=True, env=env, cwd=Path(__file__).parents[2])
 
 
 def test_expected_fees_are_shown_before_the_start(art_e: Run, tmp_path: Path) -> None:
