@@ -92,7 +92,7 @@ def unbase64(data: bytes) -> bytes:
 
 _PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
 # `a@x` or `Name <a@x>`; the name of a sender may have commas, as From is one mailbox.
-_ITEM = re.compile(rf"(?:([^<>@]*)(<))?\s*({_PLAIN})\s*(?(2)>)\s*")
+_ITEM = re.compile(rf"(?:([^<>@]*)(<))?\s*+({_PLAIN})\s*+(?(2)>\s*+)")
 _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
 _LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')
 _NO_NAME = re.compile(r"@|^/|:")

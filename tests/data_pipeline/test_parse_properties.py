@@ -10,7 +10,7 @@ import timeit
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data_pipeline.ingest import parse
@@ -92,6 +92,7 @@ MOST_CPU_S, MOST_KB = 2.0, 100_000
 @pytest.mark.fire
 @settings(max_examples=tries(60, 100_000), deadline=None)
 @given(st.sampled_from([PLAIN, WELL_FORMED, b"From: a@x.com\n"]), st.integers(0, 2**32))
+@example(PLAIN, 85881)  # 19,000 carriage returns between two addresses
 def test_mutated_and_filled_messages_stay_clean_and_fast(message: bytes, seed: int) -> None:
     chosen = random.Random(seed)
     data = bytearray(message)
