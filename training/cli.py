@@ -280,7 +280,7 @@ def _train(
         with joined() as processes:
             opening = open_training(setting, out, runs_folder(), resume, processes, minutes)
             with opening as training:
-                metrics = carry_out(training)
+                metrics = run_training(training)
                 paused = training.paused
                 if paused is not None and paused.passes:
                     (training.run.folder / PAUSED).touch()
@@ -303,7 +303,7 @@ def _train(
         raise typer.Exit(PAUSE if paused.passes else 2)
 
 
-def carry_out(training: TrainingRun) -> dict[str, Any]:
+def run_training(training: TrainingRun) -> dict[str, Any]:
     """Train a run with its recipe's questions and judges, and return its metrics."""
     setting, recipe = training.setting, training.setting.recipe
     judging, load = recipe.judging, functools.cache(partial(load_material, recipe.data))

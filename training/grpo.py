@@ -35,7 +35,7 @@ from training.recipe import TEMPERATURE, Vllm
 from training.roller import Played, Roller, StepBatch, rewards_of
 from training.rollout import in_groups
 from training.run import Step, TrainingRun
-from training.start import Start, adapter_config, keep_exact, load_init
+from training.start import Start, adapter_config, keep_float32, load_init
 
 # transformers' names; its cosine has a warm-up, too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -61,7 +61,7 @@ def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> 
             together=table.minibatches, pause=trainer.why_pause, awake=trainer.awake,
         )  # fmt: skip
         generate_at = evaluator.by_transformers if table.vllm is None else trainer.dispatch.at
-        return validation.carry_out(trainer, callback, generate_at)
+        return validation.train_and_test(trainer, callback, generate_at)
 
 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:
@@ -113,7 +113,7 @@ class AgentTrainer(GRPOTrainer):
                 train_dataset=Dataset.from_list(rows), rollout_func=self._roll,
                 peft_config=adapter_config(recipe.model, start),
             )  # fmt: skip
-        keep_exact(self.model)
+        keep_float32(self.model)
         servers = table.vllm.servers if table.vllm else ()
         self.dispatch = Dispatch(
             self, form.turn_tokens, seed, batch=table.generate_batch, servers=servers

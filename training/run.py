@@ -440,7 +440,7 @@ def _resumable(config: dict[str, Any], out: Path | None) -> Run:
         values = (f"{each.removeprefix('recipe.')}={before.get(each)}" for each in changed[:3])
         settings = ", ".join(cut_line(each, 80) for each in values)
         remedy = "resume it with the same settings and version of art-e"
-        raise UserError(f"{out} was begun with {settings}; {remedy}")
+        raise UserError(f"{out} was started with {settings}; {remedy}")
     return run
 
 

@@ -95,7 +95,7 @@ def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets, task_type=task)
 
 
-def keep_exact(model: Any) -> None:
+def keep_float32(model: Any) -> None:
     """Keep trained weights in float32: TRL's bfloat16 for 4-bit bases loses small steps."""
     for weight in model.parameters():
         if weight.requires_grad:

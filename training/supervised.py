@@ -46,7 +46,7 @@ from training.processes import quiet
 from training.recipe import Preference, Sft, SftStage
 from training.rollout import ChatTokens, in_groups, in_passes
 from training.run import Step, TrainingRun
-from training.start import Start, adapter_config, keep_exact, load_init, make_start
+from training.start import Start, adapter_config, keep_float32, load_init, make_start
 
 # ---- The warm start.
 
@@ -80,7 +80,7 @@ def train_sft(
         ends = zip(accumulate(each.steps for each in table.stages), table.stages, strict=True)
         whole = [step for step, stage in ends if stage.part == "whole"]
         evaluator = validation.Evaluator(training, judges, start, load)
-        return _carry_out(trainer, evaluator, lengths, table.validate_every, whole)
+        return _train_and_test(trainer, evaluator, lengths, table.validate_every, whole)
 
 
 def rate_at(stages: Sequence[SftStage], step: int) -> float:
@@ -145,7 +145,7 @@ class StagedTrainer(SFTTrainer):
             processing_class=start.tokenizer,
             peft_config=None if setting.new else adapter_config(setting.recipe.model, start),
         )
-        keep_exact(self.model)
+        keep_float32(self.model)
 
     def get_train_dataloader(self) -> Any:
         rows: Any = self.train_dataset
@@ -284,7 +284,7 @@ def train_preference(
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
         of_steps = [sum(group) for group in in_groups(lengths, table.batch)]
         evaluator = validation.Evaluator(training, judges, start, load)
-        return _carry_out(trainer, evaluator, of_steps, max(1, table.steps // VALIDATIONS))
+        return _train_and_test(trainer, evaluator, of_steps, max(1, table.steps // VALIDATIONS))
 
 
 def _require(condition: object, lack: str) -> None:
@@ -329,7 +329,7 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
     if "ref" in getattr(trainer.model, "peft_config", {}):
         # The reference adapter: its log-probabilities are already computed.
         trainer.model.delete_adapter("ref")
-    keep_exact(trainer.model)
+    keep_float32(trainer.model)
     return trainer
 
 
@@ -342,7 +342,7 @@ class _Labels(KTOTrainer):
     _prepare_dataset: Any = _Pairs._prepare_dataset
 
 
-def _carry_out(
+def _train_and_test(
     trainer: Any, evaluator: validation.Evaluator, lengths: Sequence[int], validate_every: int,
     also_at: Sequence[int] = (),
 ) -> dict[str, Any]:  # fmt: skip
@@ -355,4 +355,4 @@ def _carry_out(
 
     generate = evaluator.by_transformers
     callback = validation.RunCallback(evaluator, generate(1.0), to_step, validate_every, also_at)
-    return validation.carry_out(trainer, callback, generate)
+    return validation.train_and_test(trainer, callback, generate)

@@ -186,7 +186,7 @@ def trainer_arguments(
     }  # fmt: skip
 
 
-def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> dict[str, Any]:
+def train_and_test(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> dict[str, Any]:
     """Train, test the best checkpoint unless the run paused, and return the run's metrics."""
     evaluator = callback.evaluator
     training = evaluator.training

@@ -20,7 +20,7 @@ from tests.builders import BOB, QUESTION, once
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
 from tests.training.launched import preloaded
-from training.cli import carry_out, load_material
+from training.cli import load_material, run_training
 from training.recipe import Setting
 from training.rollout import ChatTokens, Material
 from training.start import Start, load_start, template
@@ -91,7 +91,7 @@ def material(home: Path) -> Material:
 def complete(setting: Setting, home: Path) -> Path:
     def make(folder: Path) -> None:
         with tiny.at(home), tiny.started(setting, folder) as training:
-            carry_out(training)
+            run_training(training)
 
     return once(home / f"tiny-{setting.kind}", make)
 

@@ -23,7 +23,7 @@ from tests import fake_vllm
 from tests.builders import the_error
 from tests.training import full, tiny
 from training import grpo
-from training.cli import carry_out
+from training.cli import run_training
 from training.optimizer import scored_packed
 from training.recipe import Setting
 from training.run import TrainingRun
@@ -36,7 +36,7 @@ QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokeniz
 def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, Any], TrainingRun]:
     recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
     with tiny.started(Setting("grpo", recipe, 0), out) as training:
-        metrics = carry_out(training)
+        metrics = run_training(training)
     return metrics, training
 
 

@@ -22,7 +22,7 @@ from tests.provider import Reply, Request, openai, refuses, says
 from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, SOMETHING, Script
 from training import grpo
-from training.cli import carry_out, load_material
+from training.cli import load_material, run_training
 from training.recipe import Setting
 from training.run import TrainingRun, newest_checkpoint, read_steps
 from training.start import Start, adapter_config, load_start
@@ -78,7 +78,7 @@ def test_one_file_takes_the_same_steps(
 
     monkeypatch.setattr(grpo.AgentTrainer, "_roll", seeded)
     with tiny.started(Setting("grpo", recipe, 0, str(init)), tmp_path / "run") as training:
-        carry_out(training)
+        run_training(training)
     plain = load_start(str(init))
     material = load_material(recipe.data, "train")
     steps = list(grpo_in_one_file.train(plain, recipe, material, 0))
@@ -110,7 +110,7 @@ def scripted(
         monkeypatch.setattr(grpo, "Dispatch", cycling)
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.started(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
-            return carry_out(training), training
+            return run_training(training), training
 
     return train
 
@@ -157,7 +157,7 @@ def test_unjudged_validation_pauses(scripted: Scripted, monkeypatch: pytest.Monk
         down = False
         setting, folder = training.setting, training.run.folder
         with tiny.started(setting, folder, resume=True) as again:
-            assert carry_out(again)["test"] is not None
+            assert run_training(again)["test"] is not None
     assert [each.step for each in again.validations] == [0, 2]
 
 
@@ -202,7 +202,7 @@ def test_judges_share_one_budget(scripted: Scripted) -> None:
             recipe = tiny.recipe(*SHORT, *changes, f"judging.max_cost_usd={usd}")
             setting = training.setting._replace(recipe=recipe)
             with tiny.started(setting, training.run.folder, resume=True) as again:
-                return carry_out(again), again
+                return run_training(again), again
 
         assert re.search(r"judges have cost .*, and may cost \$0\.01", the_error(goes_on, 0.01))
         resumed, again = goes_on(50.0)

@@ -20,7 +20,7 @@ from tests.command_line import Run, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
-from training.cli import carry_out
+from training.cli import run_training
 from training.expert import best_conversations, marked_tokens
 from training.recipe import Preference, Setting
 from training.run import newest_checkpoint
@@ -114,7 +114,7 @@ def test_a_short_run(kind: Any, rated: Path, warm: Path, home: Path, tmp_path: P
     recipe = tiny.recipe(*changes, "preference={steps=8, batch=4, rate=3e-4}")
     setting = Setting(kind, recipe, 0, str(warm), (str(rated),))
     with tiny.started(setting, tmp_path / "run") as training:
-        metrics = carry_out(training)
+        metrics = run_training(training)
     steps = training.steps
     assert [each.step for each in steps] == list(range(1, 9))
     # Before the first step both are as likely to the model as to the reference.
