@@ -120,10 +120,10 @@ def test_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
     killed(out, [0.3], steps=2)
     before = (out / "trajectories.jsonl").read_bytes()
     for other, words in (
-        (SETTING._replace(seed=4), "begun with seed=3"),
-        (SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")), "begun with grpo.rate=0.002"),
-        (SETTING._replace(kind="sft"), "begun with kind=grpo"),
-        (SETTING._replace(init="other"), "begun with init=start"),
+        (SETTING._replace(seed=4), "started with seed=3"),
+        (SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")), "started with grpo.rate=0.002"),
+        (SETTING._replace(kind="sft"), "started with kind=grpo"),
+        (SETTING._replace(init="other"), "started with init=start"),
     ):
         assert words in refused(other, out)
     assert (out / "trajectories.jsonl").read_bytes() == before
@@ -139,7 +139,7 @@ def test_a_run_is_not_resumed_over_other_mail(tmp_path: Path) -> None:
         make_step(training, 1)
     db.rename(moved)
     make_inbox(db, [raw("<1@t>"), raw("<2@t>", subject="Another")])
-    assert "begun with inbox=" in refused(setting, out)
+    assert "started with inbox=" in refused(setting, out)
     moved.replace(db)
     with tiny.started(setting, out, resume=True) as training:
         assert training.setting == setting
@@ -155,7 +155,7 @@ def test_a_run_may_resume_with_another_server_and_limit(tmp_path: Path) -> None:
         make_step(training, 1)
     with tiny.started(there, out, resume=True) as training:
         assert training.setting == there
-    assert "begun with grpo.vllm.memory" in refused(other, out)
+    assert "started with grpo.vllm.memory" in refused(other, out)
 
 
 def test_runs_that_can_not_be_opened(tmp_path: Path) -> None:
