@@ -138,7 +138,7 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: trimmed(name, value) for name, value in batch.items()}
 
 
-class KeepFloat32(TorchFunctionMode):
+class WithoutBfloat16(TorchFunctionMode):
     """Keeps tensors in float32 that code would convert to bfloat16, which many CPUs only emulate:
     Muon's products take them 20 times as long."""
 
@@ -162,7 +162,7 @@ class MuonAdamW(Optimizer):
         self._share()
 
     def step(self, closure: Any = None) -> Any:
-        with KeepFloat32():
+        with WithoutBfloat16():
             self._muon.step()
         self._adamw.step()
 

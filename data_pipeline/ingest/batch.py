@@ -276,7 +276,7 @@ def process_all(jobs: Iterator[Job], folder: Path) -> Iterator[tuple[Job, Iterat
         if messages >= MIN_FOR_WORKERS or size > _MAX_IN_FLIGHT:
             work = partial(_process_to_files, folder)
             done = map_in_workers(work, itertools.chain(first, jobs), lambda job: job.size)
-            yield from ((each, map(_load_tables, files)) for each, files in done)
+            yield from ((each, map(_pop_tables, files)) for each, files in done)
             return
     yield from ((each, process(each)) for each in first)
 
@@ -291,7 +291,7 @@ def _process_to_files(folder: Path, job: Job) -> list[Path]:
     return files
 
 
-def _load_tables(file: Path) -> BatchTables:
+def _pop_tables(file: Path) -> BatchTables:
     with file.open("rb") as opened:
         tables: BatchTables = pickle.load(opened)
     file.unlink()

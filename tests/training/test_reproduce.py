@@ -4,14 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from art_e.cli import main
 from art_e.message import ToolCall
 from art_e.question import load_questions
 from art_e.runs import Run, read_trajectories
@@ -111,12 +109,7 @@ def test_chain(art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     def in_process(words: list[str], folder: Path) -> Any:
         with monkeypatch.context() as patch:
             patch.chdir(folder)
-            patch.setattr(sys, "argv", ["art-e", *words])
-            # At the end of pytest it would replace the exit code of failed tests by 0.
-            patch.setattr(main, "_exit_at_once", lambda codes: None)
-            with pytest.raises(SystemExit) as ended:
-                main.run()
-        return ended.value.code
+            return done(art_e(*words)).exit_code
 
     out = tmp_path / "out"
     words = ("reproduce", "--profile", "nano", "--out", out, *tiny.flags(*TINY))

@@ -78,8 +78,8 @@ def test_the_questions_of_a_split(art_e: Run, tmp_path: Path) -> None:
 
 def test_libraries_report_no_use() -> None:
     """TRL would tell its makers of every training."""
-    code = "import art_e, training.cli; from huggingface_hub import constants as hub; "
-    command = [sys.executable, "-c", f"{code}assert hub.HF_HUB_DISABLE_TELEMETRY"]
+    imports = "import art_e, training.cli; from huggingface_hub import constants as hub"
+    command = [sys.executable, "-c", f"{imports}; assert hub.HF_HUB_DISABLE_TELEMETRY"]
     settings = ("TELEMETRY", "DO_NOT_TRACK")
     env = {name: each for name, each in os.environ.items() if not name.endswith(settings)}
     subprocess.run(command, check=True, env=env, cwd=Path(__file__).parents[2])
