@@ -441,7 +441,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     question = tour_question(world := questions(config))
 
     def mails() -> Iterator[RawMessage]:
-        output.note(f"making a sample inbox of {SIZE:,} mails, once")
+        output.note(f"writing a sample company, whose inboxes have {SIZE:,} mails, once")
         return messages(config)
 
     db = build.synthetic_file(f"{__version__}/{world}", mails)

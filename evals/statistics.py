@@ -147,7 +147,7 @@ class Sample:
         if self.is_general or not self.n:
             return None
         inboxes = f"these {self.inboxes} inboxes" if self.inboxes > 1 else "this one inbox"
-        return f"about {inboxes}; nothing is known of others"
+        return f"for {inboxes} only"
 
     def percentile(self, values: Sequence[float], percent: float) -> Estimate:
         """Return an interpolated percentile of a value per episode. Its bounds are the quantiles at

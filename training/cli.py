@@ -73,7 +73,7 @@ def plan(
         print_json(dataclasses.asdict(planned))
         return
     print_lines(
-        f"{planned.recipe} on {gpus} x {gpu}: {rough(planned.parameters / 1e9)} billion weights,"
+        f"{planned.recipe} on {gpus} x {gpu}: {planned.parameters / 1e9:.3g} billion weights,"
         f" {rough(planned.trained_parameters / 1e6)} million trained"
     )
     for phase, sizes in planned.memory.items():

@@ -159,8 +159,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Command]:
     runs = {seed: out / f"grpo-{seed}" for seed in seeds}
     best = chosen_seed(runs) if all(Run(run).complete for run in runs.values()) else seeds[0]
     first = f"sft-{best}" if warm else str(profile.training.model.base)
-    usd = profile.usd_per_hour
-    price = [] if usd is None else ["--gpu-usd-per-hour", str(usd)]
+    price = [] if (usd := profile.usd_per_hour) is None else ["--gpu-usd-per-hour", str(usd)]
     for name, model in (("start", first), ("trained", f"grpo-{best}")):
         yield evaluate("evaluation", f"{name}-{best}", f"local:{model}", *price)
     if not profile.preset:
@@ -210,6 +209,8 @@ def reproduce(
     report, figures = paths
     if dry_run:
         _show(chosen, chain, left, missing, as_json)
+        if report and not as_json:
+            print_line(f"evaluated: the seed with the best validation; last: {report}")
         return
     if missing:
         raise UserError(f"{'; '.join(missing)}. --until STAGE stops before that is needed")

@@ -39,7 +39,7 @@ TestOption = Annotated[int, integer("Number of inboxes to test on.", 0)]
 ConcurrencyOption = Annotated[int, integer("Number of parallel requests.")]
 RealismOption = Annotated[float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism.")]
 READER_SHARE = 0.8  # of a limit for reader and judge
-_NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "verify"}
+_NEXT = {"generate": "filter", "import": "split", "filter": "verify", "verify": "split"}
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def _step(
         output.print_json({"set": str(folder), "step": step, **record})
         return
     sums = record["sums"]
-    output.print_line(f"{step}: {output.plural(sums['in'], 'row')}, {sums['kept']:,} kept")
+    output.print_line(f"{step}: kept {sums['kept']:,} of {output.plural(sums['in'], 'row')}")
     for what in ("dropped", "changed", "unsure"):
         for name, count in sums[what].items():
             output.print_line(f"  {count:>7,}  {what}: {output.one_line(name)}")
@@ -247,9 +247,8 @@ def split_command(
         split(file, golden, seed=seed, targets=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
-    outside = f"{output.plural(learned, 'gold mail')} outside the test split"
-    where = f"({quoted / max(learned, 1):.1%}) are contained to 80% or more in mail of a test inbox"
-    output.note(f"{quoted:,} of {outside} {where}")
+    share = f"({quoted / max(learned, 1):.1%}) have 80% or more of their text in test mail"
+    output.note(f"{quoted:,} of {output.plural(learned, 'gold mail')} of other splits {share}")
     inboxes: dict[str, int] = record["inboxes"]
     origins = {"generate": "as generate drew them", "rows": "as in the rows"}
     origin = origins.get(record["splits_from"], f"drawn by seed {seed}")

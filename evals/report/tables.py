@@ -359,7 +359,7 @@ def headline_sentence(entries: Sequence[Entry]) -> str:
 
 
 def scopes(entries: Sequence[Entry]) -> str:
-    """Return the notes on intervals: about which inboxes they are, and unjudged answers."""
+    """Return the notes on intervals: the inboxes they hold for, and unjudged answers."""
     unjudged = any("range" in each.figures["accuracy"] for each in entries)
     last = ["without a dot if answers are unjudged"] if unjudged else []
     distinct = distinct_scopes(each.figures for each in entries)

@@ -424,7 +424,7 @@ def test_the_demo_shows_every_step_and_builds_its_inbox_once(art_e: Run, home: P
     positions = [first.stdout.index(step) for step in steps]
     assert positions == sorted(positions)
     assert f"expected: {question.answer}" in first.stdout
-    assert "making a sample inbox" in first.stderr
+    assert "writing a sample company" in first.stderr
     assert "making" not in second.stderr
     assert len(list((home / "worlds").glob("*.duckdb"))) == 1
     # The JSON is that of `ask` with the gold answer.

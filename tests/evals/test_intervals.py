@@ -102,10 +102,10 @@ def test_figures_of_few_inboxes_are_limited_to_these() -> None:
     hits = [number < 60 for number in range(73)]
     sample = Sample(["a"] * 72 + ["b"], [str(number) for number in range(73)])
     assert sample.share(hits) == over(73).share(hits)
-    assert sample.scope == "about these 2 inboxes; nothing is known of others"
+    assert sample.scope == "for these 2 inboxes only"
     # One of eight inboxes has nearly all questions.
     uneven = Sample(["a"] * 90 + list("bcdefgh"), [str(number) for number in range(97)])
-    assert uneven.scope == "about these 8 inboxes; nothing is known of others"
+    assert uneven.scope == "for these 8 inboxes only"
     assert over(40, 4).scope is None
     # Questions with many answers may be harder.
     assert coverage((1, 9) * 20, 0.7, 0.5, 150, harder=0.5, draw=draw_answers) >= 0.88

@@ -52,10 +52,10 @@ def test_all_steps_keep_questions_of_a_world(art_e: Run, world_db: Path, tmp_pat
 def test_steps_print_counts_and_next(art_e: Run, db: Path, golden: Path, tmp_path: Path) -> None:
     at = ("--db", db, "--out", golden)
     again = art_e("golden", "import", tmp_path / "rows.jsonl", *at)
-    assert "import: 3 rows, 3 kept" in again.stdout
-    assert f"art-e golden filter --db {db} --out {golden}" in again.stderr
+    assert "import: kept 3 of 3 rows" in again.stdout
+    assert f"art-e golden split --db {db} --out {golden}" in again.stderr
     filtered = art_e("golden", "filter", *at)
-    assert "filter: 3 rows, 2 kept\n        1  dropped: realism" in filtered.stdout
+    assert "filter: kept 2 of 3 rows\n        1  dropped: realism" in filtered.stdout
     assert "art-e golden verify" in filtered.stderr
     split = art_e("golden", "split", *at, "--train", 1, "--validation", 0, "--test", 1)
     assert "2 inboxes: train 1, test 1, drawn by seed 0" in split.stderr
@@ -63,7 +63,7 @@ def test_steps_print_counts_and_next(art_e: Run, db: Path, golden: Path, tmp_pat
     # A rerun undoes later steps, and starts from the rows of the step before.
     again = art_e("golden", "filter", *at, "--min-realism", 0.6)
     assert "filter was run again; run again, too: split" in again.stderr
-    assert "3 kept" in again.stdout
+    assert "kept 3 of 3" in again.stdout
     stats = art_e("golden", "stats", golden)
     assert "3 rows, 0 rejected" in stats.stdout
     with locked_set(golden):

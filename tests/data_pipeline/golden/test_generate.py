@@ -71,7 +71,7 @@ def test_generate_writes_a_set_for_other_commands(
         assert len(provider.requests) == len(plan.batches) == BATCHES
         step = json_of(command("--json"))
         assert len(provider.requests) == BATCHES
-    assert result.stdout == "generate: 25 rows, 25 kept\n"
+    assert result.stdout == "generate: kept 25 of 25 rows\n"
     assert "cost so far: $0.12" in result.stderr
     assert not [each for each in tmp_path.rglob("*.*") if KEY.encode() in each.read_bytes()]
     assert step["sums"] == {"in": 25, "kept": 25, "dropped": {}, "changed": {}, "unsure": {}}

@@ -98,7 +98,7 @@ def test_keys_become_verdicts(run_review: RunReview, folder: Path) -> None:
     estimate = [record["precision"][name] for name in ("value", "low", "high")]
     assert estimate == pytest.approx([2 / 3, 0.2077, 0.9385], abs=1e-4)
     assert "precision 66.7% (20.8% to 93.9%, wilson): 2 of 3 rows of all splits" in result.stderr
-    assert "review: 6 rows, 5 kept" in result.stdout
+    assert "review: kept 5 of 6 rows" in result.stdout
 
 
 def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview) -> None:
