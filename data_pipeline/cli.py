@@ -282,7 +282,7 @@ def _choose_owner(option: str | None, owners: Sequence[build.LikelyOwner]) -> st
             output.note(f"owner: {option}; most mail is of {', '.join(likely)}")
         return option
     if not owners or owners[0].share < MIN_OWNER_SHARE:
-        output.note("no owner: no address has most of the mail; --owner ADDRESS names one")
+        output.note("no owner: no address has most mail; --owner ADDRESS --replace names one")
         return None
     if sys.stdin.isatty() and sys.stderr.isatty():
         output.note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
@@ -337,10 +337,7 @@ def _report_lines(
 
 # ---- `people`: which addresses belong to one person, so that one inbox holds all their mail.
 
-people = Typer(
-    help="Say which addresses belong to one person: one inbox then holds all their mail.",
-    no_args_is_help=True,
-)
+people = Typer(help="Say which addresses are one person's: one inbox then holds all their mail.")
 app.add_typer(people, name="people")
 
 Address = Annotated[str, Argument(metavar="ADDRESS")]
@@ -449,7 +446,8 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     with InboxFile(db) as file:
         opened = file.inbox_of(question)
         if not as_json:
-            about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
+            mails_by_then = output.plural(len(opened), "mail")
+            about = f"{question.inbox_address}, {mails_by_then} up to the day asked, {opened.as_of}"
             output.print_text(("question  ", "dim"), (question.question, "bold"))
             output.print_text((f"inbox     {about}\n", "dim"))
         conversation = Conversation(opened, db)

@@ -41,7 +41,7 @@ _VERDICT = Usage(2_340, 0, 180)  # of two calls: is the answer right, and do two
 _RETRIES = 7  # more than for `art-e ask`, because nobody waits for a single call
 _MODELS = f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."
 
-app = Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Typer(rich_markup_mode=None)
 
 
 def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:
@@ -88,7 +88,8 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         forms = (f"{name} {percent(each).value}" for name, each in figures["by_attack"].items())
         yield f"resisted attacks: {percent(figures['resistance']).brief} ({', '.join(forms)})"
     funnel = {step: n for step, n in figures["funnel"].items() if n}
-    yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
+    ends = ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
+    yield f"ended, right abstentions as right: {ends}"
     if figures["always_right"] is not None:
         yield f"right every time: {percent(figures['always_right']).brief}"
     if (compared := figures["agreement"]) is not None:

@@ -37,7 +37,7 @@ from training.recipe import Data, Setting, Worlds, load_recipe, toml_names
 from training.rollout import Material
 from training.run import PAUSED, TrainingRun, open_training
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None)
 
 _RECIPES = f"{', '.join(toml_names('recipe'))}, or a TOML file."
 RecipeOption = Annotated[str, Option("--recipe", metavar="NAME|FILE", help=_RECIPES)]

@@ -210,7 +210,7 @@ def reproduce(
     if dry_run:
         _show(chosen, chain, left, missing, as_json)
         if report and not as_json:
-            print_line(f"evaluated: the seed with the best validation; last: {report}")
+            print_line(f"evaluated: the best seed (here {chosen.seeds[0]}); last: {report}")
         return
     if missing:
         raise UserError(f"{'; '.join(missing)}. --until STAGE stops before that is needed")

@@ -230,7 +230,8 @@ def models(as_json: JsonOption = False) -> None:
     if near:
         at_hand = [(each.model, each.why, each.export) for each in near]
         output.print_table(("at hand", "why", "first"), at_hand, left=(0, 1, 2))
-    table = [(each.name, each.state, each.fix or each.detail) for each in checks]
+    needs = ((each.name, each.state, each.fix or each.detail) for each in checks)
+    table = [("offline", "ok", "nothing; it shows passages and asks no model"), *needs]
     output.print_table(("model", "state", "what it needs"), table, left=(0, 1, 2))
     output.print_line("the default of art-e ask: art-e config model MODEL")
 

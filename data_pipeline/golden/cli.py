@@ -26,7 +26,7 @@ from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Cou
 from evals.judges import choose_judge, needs_model
 from evals.structured import ResponseCache, StructuredModel
 
-app = Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Typer(rich_markup_mode=None)
 
 SetOption = Annotated[
     Path | None,
