@@ -590,12 +590,12 @@ def _is_bulk(headers: Headers) -> bool:
     return "list-id" in headers or "list-post" in headers or automatic or mass
 
 
-def _visible(text: str, left_out: int = 0) -> str:
-    """Return the text without invisible characters; a line says so if many were `left_out`."""
+def _visible(text: str, lost: int = 0) -> str:
+    """Return the text without invisible characters; a line says so if many were `lost`."""
     seen = visible(text)
-    if lost := len(text) - len(seen):
-        seen, left_out = tidy(seen), left_out + lost
-    return f"[{left_out:,} hidden characters left out]\n{seen}" if left_out >= _MANY else seen
+    if hidden := len(text) - len(seen):
+        seen, lost = tidy(seen), lost + hidden
+    return f"[{lost:,} hidden characters left out]\n{seen}".rstrip() if lost >= _MANY else seen
 
 
 def _clean_message_id(value: str) -> str:

@@ -93,6 +93,7 @@ MOST_CPU_S, MOST_KB = 2.0, 100_000
 @settings(max_examples=tries(60, 100_000), deadline=None)
 @given(st.sampled_from([PLAIN, WELL_FORMED, b"From: a@x.com\n"]), st.integers(0, 2**32))
 @example(PLAIN, 85881)  # 19,000 carriage returns between two addresses
+@example(b"From: a@x.com\n", 2910)  # a body of invisible characters alone
 def test_mutated_and_filled_messages_stay_clean_and_fast(message: bytes, seed: int) -> None:
     chosen = random.Random(seed)
     data = bytearray(message)
