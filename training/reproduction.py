@@ -208,9 +208,7 @@ def reproduce(
     paths = (str(folder / name) if until == "report" else None for name in (REPORT, FIGURES))
     report, figures = paths
     if dry_run:
-        _show(chosen, chain, left, missing, as_json)
-        if report and not as_json:
-            print_line(f"evaluated: the best seed (here {chosen.seeds[0]}); last: {report}")
+        _show(chosen, chain, left, missing, report, as_json)
         return
     if missing:
         raise UserError(f"{'; '.join(missing)}. --until STAGE stops before that is needed")
@@ -254,8 +252,9 @@ def _missing(profile: Profile, left: list[Command]) -> list[str]:
 
 
 def _show(
-    profile: Profile, chain: list[Command], left: list[Command], missing: list[str], as_json: bool
-) -> None:
+    profile: Profile, chain: list[Command], left: list[Command], missing: list[str],
+    report: str | None, as_json: bool,
+) -> None:  # fmt: skip
     training = plan(profile.training, profile.gpu) if profile.gpu else None
     if as_json:
         rows = [{**each._asdict(), "command": each.line, "left": each in left} for each in chain]
@@ -269,6 +268,8 @@ def _show(
         print_lines(f"training on {training.gpu}: {rough(training.hours['total'])} h, {usd}")
         print_lines(*(f"it does not fit: {fault}" for fault in training.faults))
     print_lines(*(f"missing: {reason}" for reason in missing))
+    if report:
+        print_line(f"the best seed is evaluated (the first, until all are trained); last: {report}")
 
 
 # ---- The report: all runs on one page, the test over seeds, and the talk's figures.

@@ -24,7 +24,7 @@ from art_e.config import SETTINGS, change, config_file, settings
 from art_e.errors import EVAL_EXTRA, UserError, install_command
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
-from art_e.models.base import ModelOptions, PolicyError
+from art_e.models.base import OFFLINE, ModelOptions, PolicyError
 from art_e.models.checkpoint import TRAIN_EXTRA
 from art_e.models.model import Model, Suggestion, full_name, suggest_models
 from art_e.models.providers import KNOWN, ending
@@ -175,7 +175,8 @@ def check_models(near: Sequence[Suggestion] = (), *, online: bool = False) -> li
     checks = [_check_environment(each.model, each.variables, near) for each in rows]
     if online:
         checks = asyncio.run(probe_all())
-    return [*checks, _check_packages("local:PATH", TRAIN_EXTRA, install_command("eval,train"))]
+    local = _check_packages("local:PATH", TRAIN_EXTRA, install_command("eval,train"))
+    return [Finding(OFFLINE, "ok", "shows passages and asks no model"), *checks, local]
 
 
 async def _probe_model(finding: Finding) -> Finding:
@@ -230,8 +231,7 @@ def models(as_json: JsonOption = False) -> None:
     if near:
         at_hand = [(each.model, each.why, each.export) for each in near]
         output.print_table(("at hand", "why", "first"), at_hand, left=(0, 1, 2))
-    needs = ((each.name, each.state, each.fix or each.detail) for each in checks)
-    table = [("offline", "ok", "nothing; it shows passages and asks no model"), *needs]
+    table = [(each.name, each.state, each.fix or each.detail) for each in checks]
     output.print_table(("model", "state", "what it needs"), table, left=(0, 1, 2))
     output.print_line("the default of art-e ask: art-e config model MODEL")
 

@@ -425,7 +425,7 @@ def test_the_demo_shows_every_step_and_builds_its_inbox_once(art_e: Run, home: P
     assert positions == sorted(positions)
     assert f"expected: {question.answer}" in first.stdout
     assert "writing a sample company" in first.stderr
-    assert "making" not in second.stderr
+    assert "writing" not in second.stderr
     assert len(list((home / "worlds").glob("*.duckdb"))) == 1
     # The JSON is that of `ask` with the gold answer.
     answer = json_of(second)

@@ -124,7 +124,8 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     result = offline(*options, "--out", tmp_path / "run")
     assert re.search(r"offline +│ +8 ", result.stdout)
     assert re.search("judge offline/9; accuracy over [1-4] answerable questions", result.stdout)
-    for line in ("offline: ended, ", "right every time: ", "the judges agree on ", "8 episodes, $"):
+    assert "offline: ended, right abstentions as right: " in result.stdout
+    for line in ("right every time: ", "the judges agree on ", "8 episodes, $"):
         assert line in result.stdout
     for trajectory in episodes_of(tmp_path / "run"):
         assert trajectory.messages[0]["content"] == "Be terse."

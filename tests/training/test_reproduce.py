@@ -129,6 +129,7 @@ def test_chain(art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     # A rerun neither asks nor trains.
     again = art_e(*words, "--dry-run", "--json")
     assert not any(each["left"] for each in json_of(again)["steps"])
+    assert art_e(*words, "--dry-run").stdout.endswith(f"; last: {out / 'report.html'}\n")
 
 
 # ---- Figures over seeds: whose verdict counts, how seeds are pooled, what is refused.

@@ -144,6 +144,7 @@ def test_models_here_first(
     listed = json_of(art_e("models", "--json"))
     assert [each["model"] for each in listed["nearby"]][:1] == ["ollama_chat/qwen2.5:14b"]
     assert {"name", "state", "detail", "fix"} == set(listed["models"][0])
+    assert listed["models"][0]["name"] == "offline"
     text = art_e("models").stdout
     assert "Ollama listens here" in text and "export OPENAI_API_KEY" in text
     bare.setenv("HOSTED_VLLM_API_BASE", served)
