@@ -446,10 +446,9 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     with InboxFile(db) as file:
         opened = file.inbox_of(question)
         if not as_json:
-            mails_by_then = output.plural(len(opened), "mail")
-            about = f"{question.inbox_address}, {mails_by_then} up to the day asked, {opened.as_of}"
+            about = f"{len(opened):,} mails up to the day asked, {opened.as_of}"
             output.print_text(("question  ", "dim"), (question.question, "bold"))
-            output.print_text((f"inbox     {about}\n", "dim"))
+            output.print_text((f"inbox     {question.inbox_address}, {about}\n", "dim"))
         conversation = Conversation(opened, db)
         conversation.load(OFFLINE)
         conversation.begin(question, "demo", out)
