@@ -43,7 +43,7 @@ bench: $(VENV)/dev.installed
 	$(BIN)/python -m bench
 
 fire: $(VENV)/dev.installed $(VENV)/interop.installed
-	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m "fire or long" -o faulthandler_timeout=7200
+	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m "fire or long or hypothesis" -o faulthandler_timeout=7200
 
 # The wheel is built from the sdist. `art-e` there can't see this checkout.
 release: $(VENV)/dev.installed

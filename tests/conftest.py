@@ -17,7 +17,7 @@ from art_e.tools import View
 from data_pipeline.ingest.batch import default_rules
 from data_pipeline.ingest.sources import open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.builders import BOB, QUESTION, Start, make_inbox, once, real_data, write_inbox
+from tests.builders import BOB, QUESTION, Start, make_inbox, once, real_data, tries, write_inbox
 
 pytest_plugins = ["tests.command_line"]
 
@@ -50,6 +50,7 @@ def pytest_collection_finish() -> None:
 settings.register_profile(
     "untimed",
     deadline=None,
+    max_examples=tries(50, 1_000),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("untimed")

@@ -75,9 +75,9 @@ def shape_of(model: ModelTable) -> Shape:
 TRAIN_SHARE, TRAIN_SHARE_4BIT, SCORE_SHARE, READ_SHARE, DECODE_SHARE = 0.36, 0.25, 0.40, 0.45, 0.70
 PASS_MS, LAYER_MS, VLLM_STEP_S, LONGEST, WAKE_BYTES_S = 2.7, 4.6, 0.005, 4.5, 25e9
 CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
-SEARCHES, READS = 2.5, 1.5  # calls of a mean episode before its answer
-# Mean tokens by Qwen2.5's tokenizer, of a strong model's calls on the 73 public questions: prompt
-# with tools, calls, observations, and the template's frame around an observation.
+# A strong model's mean episode on the 73 public questions: calls before its answer; tokens, by
+# Qwen2.5's tokenizer, of the prompt with tools, calls, observations, and a frame around each.
+SEARCHES, READS = 1.3, 1.5
 PROMPT, SEARCH, READ, ANSWER, HITS, MAIL, FRAME = 602, 36, 23, 66, 616, 110, 19
 
 NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
