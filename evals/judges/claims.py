@@ -63,7 +63,7 @@ _SIGNS = str.maketrans(_by_name("sign"))
 _INVISIBLE = re.compile(rf"{CLASSES['hidden']}|\0")
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4_096)
 def clean(text: str, limit: int = MAX_CHARS) -> str:
     """Return `text` with plain quotes and hyphens, single spaces and figures, cut at `limit`. Line
     breaks become " ; ", because a new line starts a new statement."""
