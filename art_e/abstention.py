@@ -1,8 +1,8 @@
-"""Whether a final answer declines to answer ("I don't know" in any words).
+"""Decides whether a final answer declines to answer ("I don't know" in any words).
 
 An answer is read clause by clause. It declines if it is empty, if a clause says that the
 information is missing and no clause says anything else, or if it ends with "so I can't answer". The
-patterns, in seven languages, stand in `abstention.txt`; docs/journal has their figures."""
+patterns, in seven languages, are in `abstention.txt`; docs/journal has measurements of them."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-_MAX_CHARS, _MAX_CLAUSE = 2_000, 300  # longer text is read no further, which bounds the work
+_MAX_CHARS, _MAX_CLAUSE = 2_000, 300  # text beyond these is not read, which bounds the work
 
 _APOSTROPHES = re.compile(r"['’‘`´ʼ′]")
 # Sources, which may stand in brackets, and quotations inside a sentence.
@@ -29,10 +29,10 @@ _VALUE = re.compile(r"(?<=\w )[A-Z][\w&-]+|(?<=[, ])\$?\d[\d.,:/]*")
 
 def is_abstention(answer: str | None, question: str = "", mails: Iterable[str] = ()) -> bool:
     """Return True if `answer` declines to answer: None, empty, or "I don't know" in any words. A
-    value or name that stands in the cited `mails` but not in `question` makes it an answer, unless
-    it begins with "I don't know"."""
+    value or name that is in the cited `mails` but not in `question` makes it an answer, unless its
+    first clause is like "I don't know"."""
     if answer == "I don't know":
-        return True  # without the time that compiling the patterns takes
+        return True  # without compiling the patterns, which takes time
     clauses = _clauses(answer or "")
     kinds = [kind for clause in clauses if (kind := _kind(clause)) != "filler"]
     # "The lease is discussed, so I can't say" declines; "I can't say for sure, but in May" answers.

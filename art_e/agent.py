@@ -60,7 +60,7 @@ async def run_episode(
 
 
 def run_now(running: Coroutine[Any, None, Trajectory], policy: Policy) -> Trajectory:
-    """Run an episode to its end. The offline policy never waits, and is spared asyncio's import."""
+    """Run an episode to its end. The offline policy never waits, so skip importing asyncio."""
     if not isinstance(policy, OfflinePolicy):
         import asyncio
 

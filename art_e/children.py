@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen, run
 
-# The environment of a child that reads mail: programs, libraries, language; no key and no proxy.
+# Variables for a child that reads mail: program and library paths, language; no keys or proxies.
 _PLAIN = frozenset(Path(__file__).with_name("plain_names.txt").read_text("utf-8").split())
 
 
 def exclude_working_directory() -> None:
-    """Keep the working directory, unless ART-E lies there, off the import path, children's too."""
+    """Take the working directory off the import path, here and in children, unless it has ART-E."""
     os.environ["PYTHONSAFEPATH"] = "1"
     here = Path.cwd()
     if here != Path(__file__).parent.parent:
@@ -31,13 +31,13 @@ def plain_environment() -> dict[str, str]:
 
 
 def start_reader(module: str) -> Popen[bytes]:
-    """Start `module` as a program that answers on pipes, and neither logs nor inherits keys."""
+    """Start `module` as a child that talks over pipes, without its stderr and without keys."""
     command, plain = [sys.executable, "-P", "-m", module], plain_environment()
     return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, cwd="/", env=plain)
 
 
 def run_art_e(words: Sequence[str], folder: Path) -> int:
-    """Run the command line `art-e WORDS` in `folder`, its output on stderr, and return its exit
-    code. It is a command of the user's as this one is, so it gets the whole environment."""
+    """Run `art-e WORDS` in `folder`, with its output on stderr, and return its exit code. It acts
+    for the user, like this process, so it gets the whole environment."""
     command = [sys.executable, "-P", "-m", "art_e", *words]
     return run(command, cwd=folder, stdout=2, check=False).returncode

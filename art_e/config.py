@@ -9,7 +9,7 @@ from pathlib import Path
 from art_e.errors import UserError
 from art_e.storage import home, toml_content, write_whole
 
-# Each with the option that it sets by default.
+# The settings, each with what it is the default for.
 SETTINGS = {
     "model": "the model that art-e ask asks",
     "db": "the inbox file of all commands",
@@ -19,7 +19,7 @@ SETTINGS = {
 
 
 def config_file() -> Path:
-    """Return the path of the settings file, which need not exist."""
+    """Return the path of the settings file, which may not exist."""
     return home() / "config.toml"
 
 
@@ -40,9 +40,9 @@ def setting(name: str) -> str | None:
 
 
 def change(name: str, value: str | None) -> None:
-    """Set a setting, or with None remove it."""
+    """Store a setting, or remove it if `value` is None."""
     changed = {**settings(), name: value}
-    # A JSON string without lone surrogates is one of TOML.
+    # A JSON string without lone surrogates is a valid TOML string.
     lines = [f"{key} = {json.dumps(each)}" for key, each in changed.items() if each is not None]
     config_file().parent.mkdir(parents=True, exist_ok=True)
     write_whole(config_file(), "".join(f"{line}\n" for line in lines))

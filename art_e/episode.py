@@ -21,7 +21,7 @@ from art_e.question import Question
 from art_e.text import cut_line, digest, encodable, prompt_text
 
 DEFAULT_MAX_TURNS = 10
-# An episode is lost after that many messages in a row without a valid call, or without a call.
+# An episode is lost after this many messages in a row without a valid call, or without a call.
 MAX_WRONG_MESSAGES, MAX_PROSE = 3, 2
 _HOW_TO_CALL = (
     "no tool was called: search_emails looks for mail; to answer, call return_final_answer with the"
@@ -142,8 +142,8 @@ class Episode:
         self._note_gold()
 
     def step(self, message: AssistantMessage) -> list[ChatMessage]:
-        """Run the calls of the model's next message and return the tools' answers, which `messages`
-        gets too. Raises `RuntimeError` if the episode is done."""
+        """Run the calls of the model's next message; append the tools' answers to `messages` and
+        return them. Raises `RuntimeError` if the episode is done."""
         if self.done:
             raise RuntimeError("the episode is done")
         rubric = self.rubric
@@ -173,14 +173,14 @@ class Episode:
         self._prose = 0 if message.tool_calls else self._prose + 1
         if dropped := self._end():
             answer = next(each for each in results if "done" in each[0])
-            answer.append({"note": f"never shown, so no source: {', '.join(dropped)}"})
+            answer.append({"note": f"not accepted as sources, never shown: {', '.join(dropped)}"})
         if not self.done and rubric.turns == rubric.max_turns - 1:
             results[-1].append(LAST_TURN)
         for event, answers in zip(events, results, strict=True):
             if notes := [result["note"] for result in answers if "note" in result]:
                 event["notes"] = notes
             if "cited" in event:
-                # A call after the answer may have given the handle.
+                # A call after the answer may have introduced the handle.
                 event["cited"] = list(map(self.tools.resolve, event["cited"]))
         self.events += events
         texts = ["\n".join(map(observation_json, each)) for each in results]
@@ -192,7 +192,7 @@ class Episode:
         return observations
 
     def last_turn(self, *, keep: bool) -> list[ChatMessage]:
-        """Make the next turn the last, because a second one has no room, and return the
+        """Make the next turn the last, because there is no room for a second one, and return the
         observations with a note that says so. Unless `keep`, an error replaces them, and their
         mails don't count as found or read."""
         self._is_last = True
@@ -227,7 +227,7 @@ class Episode:
         arguments = tools.parse_call(call, view.offered, lean=view.lean)
         if number >= view.calls:
             calls = "call" if view.calls == 1 else f"{view.calls} calls"
-            raise tools.CallError("refused", f"of a message only the first {calls} can be run")
+            raise tools.CallError("refused", f"only the first {calls} of a message can be run")
         if isinstance(arguments, tools.ReturnFinalAnswer):
             if self._answer is not None:
                 raise tools.CallError("refused", "the final answer was given already")
@@ -260,8 +260,8 @@ class Episode:
         return {**event, "found" if call.name == "search_emails" else "cited": list(mails), **whole}
 
     def _end(self) -> list[str]:
-        """End the episode if its last message did. Return the sources that no search or reading
-        showed, which do not count, whether the inbox holds such a mail or not."""
+        """End the episode if the last message ends it. Return the cited sources that no search or
+        reading showed: they don't count, even if the inbox has such a mail."""
         rubric, answer, dropped = self.rubric, self._answer, list[str]()
         if answer is not None:
             cited = dict.fromkeys(map(self.tools.resolve, answer.sources))

@@ -1,6 +1,6 @@
 """The one error class that users see, and the install command that a missing extra needs.
 
-The command line prints one line and exits with 2; any other exception is ours and exits with 1."""
+The command line prints one line and exits with 2; any other exception is a bug and exits with 1."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-# What is imported only by commands that need the extra `eval`.
+# Packages of the extra `eval`; only commands that need it import them.
 EVAL_EXTRA = ("datasets", "matplotlib", "pandas", "scipy")
 
 
@@ -23,7 +23,7 @@ class UserError(Exception):
 
 @contextmanager
 def explained(what: str, fix: str) -> Iterator[None]:
-    """Raise `UserError` that says `what` failed, why and the `fix` if the system refuses a file."""
+    """Turn an error about a file into a `UserError` that says `what` failed, why, and the `fix`."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -39,11 +39,11 @@ def fault_of(error: "ValidationError", whole: str) -> str:
 
 
 def install_command(extras: str) -> str:
-    """Return the command that adds `extras` to this environment, however art-e came into it."""
+    """Return the command that installs `extras` here, from the source that art-e came from."""
     root = Path(__file__).parent.parent
     checkout = (root / "pyproject.toml").is_file()
     source = f"-e '{root}[{extras}]'" if checkout else f"'art-e[{extras}]'"
-    # pip and uv write it for what comes from no index.
+    # pip and uv write this file for packages that don't come from an index.
     for record in root.glob("art_e-*.dist-info/direct_url.json"):
         origin = json.loads(record.read_text("utf-8"))
         scheme = "git+" if "vcs_info" in origin else ""

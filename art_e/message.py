@@ -33,7 +33,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """A model's text, calls, or both; `thoughts` go back to its provider (`hosted.received`)."""
+    """A model's text, calls, or both; `thoughts` go back to its provider (`from_provider`)."""
 
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
@@ -52,18 +52,18 @@ class AssistantMessage:
             }
             for call in self.tool_calls
         ]
-        # Providers want null for missing text beside calls, and "" without calls.
+        # For missing text, providers want null if there are calls, else "".
         return {"role": "assistant", "content": content or None, "tool_calls": calls, **more}
 
 
 def compact_json(value: Any) -> str:
-    """Return `value` as JSON without spaces and Unicode escapes, which saves tokens."""
+    """Return `value` as JSON without spaces or Unicode escapes, which saves tokens."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def observation_json(value: Any) -> str:
-    """Return `value` as compact JSON without control tokens: a tokenizer takes "<|im_start|>" in a
-    mail for the start of a message. JSON's escape of "<" reads the same."""
+    """Return `value` as compact JSON without control tokens: a tokenizer reads "<|im_start|>" in a
+    mail as the start of a message. The JSON escape of "<" means the same."""
     return visible(_STEERING.sub("\\\\u003c", compact_json(value)))
 
 

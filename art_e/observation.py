@@ -1,4 +1,4 @@
-"""A mail's text as a lean observation shows it: tidied, and without what was shown before.
+"""Prepares a mail's text for lean observations: tidied, without text that was shown before.
 
 A line in brackets stands for text left out ("[quoted from m1]", "[disclaimer]", "[signature]") or
 for the headers of quoted mail. If a mail imitates such a line, its bracket becomes round."""
@@ -31,7 +31,7 @@ _IDLE = re.compile(
 )
 # Headers of one mail are near each other. A recipient's line has one of these characters.
 _NEAR, _LISTED = 30, re.compile("[@/;<>,]")
-_NAME_CHARS, _NAMED = 60, 2  # recipients of quoted mail
+_NAME_CHARS, _NAMED = 60, 2  # of quoted mail: limit of a name's line, listed recipients
 # After a name: the address, and where Lotus Notes keeps the mailbox.
 _BEHIND_NAME = re.compile(
     r"(?<=[a-z])(?:/[A-Z][\w ]*)*@[A-Z]\w*|(?<=[a-z])(?:/[A-Z][\w ]*)+"
@@ -47,7 +47,7 @@ _WRAPPED = 45  # a longer line continues in the next one, unless that is an item
 _ITEM = re.compile(r"[-*•+o]\s|\(?\w{1,2}[.)]\s|-{2}")
 _CELLS = re.compile(r"(?<![.!?:;,\s])(?:\t+| {2,})(?=\S)")
 _IMITATED = re.compile(r"\[(?=quoted |disclaimer|signature|from )", re.IGNORECASE)
-BREAK = "\n "  # between lines; the space makes the next word the token that it is elsewhere
+BREAK = "\n "  # between lines; after a space a word is the same token as in the middle of a line
 OPENING_CHARS = 60  # of a mail's own beginning, before its matching stretch
 _SIGNATURE_LINES, _SIGNATURE_CHARS, _SIGNATURE_WORDS = 8, 60, 4
 
@@ -81,7 +81,7 @@ def _is_disclaimer(line: str) -> bool:
 
 
 def _framed(lines: Sequence[str], subject: str) -> list[tuple[str, bool]]:
-    """Return the lines, with each quoted mail's headers as one, and whether each is such a line."""
+    """Return (line, is_frame) pairs, with the headers of each quoted mail joined into one line."""
     framed: list[tuple[str, bool]] = []
     at = 0
     while at < len(lines):
@@ -133,7 +133,7 @@ def _headers(lines: Sequence[str], start: int) -> tuple[int, dict[str, str]]:
 
 
 def _summary(above: Sequence[str], fields: dict[str, str], subject: str) -> str:
-    """Return the line that stands for headers and the lines `above` them."""
+    """Return the line that replaces quoted mail's headers and the lines `above` them."""
     head = ", ".join(filter(None, (line.strip("-_ ") for line in above)))
     people = [name for name in re.split("[;,]", fields.get("to", "")) if name.strip()]
     listed = ", ".join(_without_address(name).strip("<>'\" ") for name in people[:_NAMED])
@@ -161,25 +161,25 @@ class MailText(NamedTuple):
 
 
 def text_of(lines: Sequence[str], author: str) -> MailText:
-    """Return lines of an author as a text."""
+    """Return the lines with their author and their runs of words."""
     return MailText(lines, author, runs_of("" if line.startswith("[") else line for line in lines))
 
 
-@lru_cache(256)  # mails: the rollouts of a question and its later turns meet them again
+@lru_cache(256)  # mails: a question's rollouts and later turns show the same ones again
 def tidy_text(body: str, subject: str, author: str) -> MailText:
     """Return a mail's tidied text."""
     return text_of(tidy_lines(body, subject), author)
 
 
 class ShownTexts:
-    """What an episode has shown of its mails' texts."""
+    """Tracks which text of its mails an episode has shown."""
 
     def __init__(self) -> None:
         self._seen = Seen()
         self._signed: dict[str, set[str]] = {}
 
     def new(self, text: MailText) -> list[str]:
-        """Return the lines, with a mark for text that other mails have shown."""
+        """Return the lines, with marks in place of text and signatures shown in other mails."""
         new: list[str] = []
         held = self._seen.holding(text.runs)
         for number, line in enumerate(text.lines):
@@ -205,7 +205,7 @@ class ShownTexts:
 
 
 def _own_end(lines: Sequence[str]) -> int:
-    """Return the index of the first quoted line."""
+    """Return the index of the first line that is quoted or in brackets, or the number of lines."""
     return next((n for n, line in enumerate(lines) if line.startswith(("> ", "["))), len(lines))
 
 
@@ -227,8 +227,8 @@ def plain(lines: Sequence[str]) -> list[str]:
 
 
 def excerpt(lines: Sequence[str], matches: Sequence[str], chars: int) -> str:
-    """Return the stretch of about `chars` characters with most of the `matches`, after the
-    beginning of the mail's own text."""
+    """Return the stretch of about `chars` characters with the most `matches`, preceded by the
+    opening of the mail's own text."""
     snippet = cut_snippet(" ".join(plain(lines)), stems(list(matches)), chars=chars)
     opening = cut_line(" ".join(plain(lines[: _own_end(lines)])), OPENING_CHARS)
     return f"{opening} {snippet}" if opening and snippet.startswith("...") else snippet

@@ -1,6 +1,6 @@
 """The offline policy: no model, the baseline that every model must beat.
 
-It searches with the question's informative words, then again for mail of the person asked for, by
+It searches with the question's informative words, then again: from the person asked about, with
 parts of words or in the last months. It reads the best hits and answers with a sentence of the best
 passage (`passages.py`), counts hits for "how many", or abstains. Like a model it sees only
 messages; the same messages give the same answer."""
@@ -36,7 +36,7 @@ HITS, RECENT_DAYS, READ_AT_ONCE, READING_TURNS = 10, 90, 4, 2
 
 
 class OfflinePolicy:
-    """Extractive search and read, without a model."""
+    """Searches, reads, and answers with a quoted sentence, without a model."""
 
     model = OFFLINE
     # An answer depends on these besides the messages.
@@ -97,7 +97,7 @@ class _Seen:
         for hit in itertools.chain(*itertools.zip_longest(*searches)):
             if hit:
                 hits[hit["message_id"]] = hit | hits.get(hit["message_id"], {})
-        # The best of each search, and personal mail before bulk mail.
+        # Interleaved, so that the best hits of each search come first; bulk mail comes last.
         self.hits = sorted(hits.values(), key=lambda hit: hit.get("bulk", False))
         # In the lean view complete hits are mails, and a mail may come in pages.
         mails: dict[str, dict[str, Any]] = {}
@@ -108,8 +108,8 @@ class _Seen:
 
 
 def _second_search(seen: _Seen) -> dict[str, Any]:
-    """Return other arguments of a second search, or {}: the person asked for as the sender, parts
-    of words that no hit has, or the last months if the first search was full."""
+    """Return the changed arguments of a second search, or {}: the person asked about as sender,
+    parts of words that no hit has, or the last months if the first search was full."""
     if name := person_asked_for(seen.question):
         return {"from_addr": name, "keywords": name.split()}
     keywords = informative_words(seen.question)

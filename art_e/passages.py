@@ -1,7 +1,7 @@
-"""Which passages of the mails that were read fit a question best: a weighted sum of features.
+"""Ranks passages of the mails that were read by how well they answer a question.
 
-A passage is as many of a mail's lines as fit. Words of the question weigh more if few hits have
-them. `bench/fit_passages.py` fits the weights: a softmax over all passages of a question."""
+A passage is a run of a mail's sentences. Question words weigh more if fewer hits have them.
+`bench/fit_passages.py` fits the features' weights: a softmax over all passages of a question."""
 
 import datetime as dt
 import math
@@ -19,15 +19,15 @@ from art_e.text import toml_table
 
 MAX_CHARS = 8_000  # further text of a body is ignored, so that no mail can make the baseline slow
 MAX_SENTENCE_CHARS = 400
-PASSAGE_CHARS, PASSAGE_SENTENCES = 700, 20  # of a passage at most
-# A passage repeats one of the same mail, or of another one, if it shares this part of its words.
+PASSAGE_CHARS, PASSAGE_SENTENCES = 700, 20  # limits of a passage
+# A passage repeats one of the same mail, or of another mail, if it shares this part of its words.
 _OVERLAP, _COPY = 0.5, 0.8
-# Weight in a sentence of a value of the kind asked for; all words of the question weigh 1.
+# A sentence's bonus for a value of the kind asked for; matching all of the question's words is 1.
 _VALUE = 0.6
 
 _DATA = toml_table("art_e", "data/baseline.toml")
 WEIGHTS: dict[str, float] = _DATA["weights"]
-# Words about the question rather than its subject, by language.
+# Words that don't tell what a question is about, by language.
 _IDLE = {
     language: {*common, *words(_DATA["idle"].get(language, ""))}
     for language, common in {"en": STOP_WORDS, **FUNCTION_WORDS}.items()
@@ -38,17 +38,17 @@ _OF_PERSONS = ("contact", "role")
 
 @cache
 def _pattern(kind: str, part: Literal["asked", "stated"]) -> re.Pattern[str]:
-    """Return the pattern of questions for a kind of value, or of such values."""
+    """Return the pattern of questions that ask for a kind of value, or of texts that state one."""
     names = {name: f"(?:{'|'.join(_DATA[name.lower()].split())})" for name in ("MONTH", "WEEKDAY")}
     alternatives = "|".join(_DATA["values"][kind][part])
     flags = re.IGNORECASE if part == "asked" else 0
     return re.compile(re.sub("MONTH|WEEKDAY", lambda found: names[found[0]], alternatives), flags)
 
 
-# A mail to more people, or with such words, went out in bulk.
+# A mail with more recipients, or with text that matches this, counts as bulk mail.
 _MANY, _BULK = 15, re.compile(_DATA["bulk"], re.IGNORECASE)
 _DEEP = 5
-_PART_CHARS = 4  # of a compound, at least
+_PART_CHARS = 4  # minimum length of a compound's parts
 
 _WROTE = re.compile(WROTE, re.IGNORECASE)
 _ATTACHED = re.compile(r"\[(?:Attachment: .*\)|Text of (.*))\]$")
@@ -62,8 +62,8 @@ _SHORT_LINE = 45
 
 
 class Sentence(NamedTuple):
-    """A sentence, list item or short line. `depth` is 0 in the mail's own text, and one more below
-    each frame of quoted mail. A `frame` says who wrote what follows, and when."""
+    """A sentence, list item or short line. `depth` is 0 in the mail's own text and grows by one at
+    each quoted mail. A `frame` is a line above quoted or attached text that names its source."""
 
     text: str
     depth: int
@@ -174,7 +174,7 @@ class _Query:
             stem: 1 + math.log((len(hits) + 1) / (len(hits) - missing[stem] + 1))
             for stem in stems(keywords)
         }
-        # If every hit lacks a word, a part of it is enough.
+        # If every hit lacks a word, its parts count as the word.
         self._stem_of = {stem: stem for stem in self.weights} | {
             part: stem
             for word, stem in zip(keywords, stems(keywords), strict=True)
@@ -183,7 +183,7 @@ class _Query:
         }
         self.names = name_stems(question) & self.weights.keys()
         self._words = frozenset(tokens(question))
-        # The question's own names don't answer it, unless they are part of another word or number.
+        # A name in the question is not its answer, unless it is part of a longer word or number.
         names = "|".join(map(re.escape, re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question)))
         self._own = re.compile(rf"(?<![\w$€£])(?<!\d[,.:/-])(?:{names})(?!\w|[,.:/-]\d)")
 
@@ -233,7 +233,7 @@ def ranked_passages(
 
 
 def best_passages(passages: Sequence[Passage], count: int) -> list[Passage]:
-    """Return the first `count` of ranked passages of which no two say the same."""
+    """Return the first `count` ranked passages, without those that repeat a better one."""
     best: list[Passage] = []
     for passage in passages:
         if len(best) < count and not any(_repeats(passage, other) for other in best):
@@ -242,12 +242,12 @@ def best_passages(passages: Sequence[Passage], count: int) -> list[Passage]:
 
 
 def _repeats(passage: Passage, other: Passage) -> bool:
-    """Return True if most words of a passage stand in another of the same mail, or in a copy."""
+    """Return True if `other` has most words of `passage` (nearly all, if from another mail)."""
     every = _words_said(passage.text)
     new = every - _words_said(other.text)
     if passage.handle == other.handle:
         return len(new) <= (1 - _OVERLAP) * len(every)
-    # A new number is another answer.
+    # A passage with a new number gives another answer.
     return len(new) <= (1 - _COPY) * len(every) and not any(word[0].isdigit() for word in new)
 
 
@@ -268,11 +268,11 @@ def _passages(
     stated = [query.stated(each) for each in sentences]
     fits = [share + _VALUE * bool(value) for share, value in zip(shares, stated, strict=True)]
     lengths = [len(each.text) + 1 for each in sentences]
-    # Who wrote a sentence, and when.
+    # Per sentence, the question's stems in its author and date: the mail's, or the last frame's.
     by = query.held(f"{mail['from']} {month}")
     authors = [by := own if each.frame else by for each, own in zip(sentences, held, strict=True)]
     subject = query.held(mail["subject"])
-    # The share of the names near each value, or in its author's name if it may be in a signature.
+    # The share of names near each value; a short line may be a signature, so its author counts.
     named = [
         query.share(
             held[at].union(*held[max(0, at - 2) : at], authors[at] if length < _SHORT_LINE else ()),
@@ -282,7 +282,7 @@ def _passages(
         else 0.0
         for at, length in enumerate(lengths)
     ]
-    # A passage from every sentence, as long as fits: sentences[start:end], `size` characters.
+    # From each sentence, the longest passage within the limits: sentences[start:end], `size` chars.
     end = size = before = covered = 0
     for start, length in enumerate(lengths):
         while end < len(sentences) and (
@@ -290,7 +290,7 @@ def _passages(
             or (size + lengths[end] <= PASSAGE_CHARS and end - start < PASSAGE_SENTENCES)
         ):
             size, end = size + lengths[end], end + 1
-        # Otherwise the previous passage holds all of this one.
+        # Otherwise the previous passage contains this one.
         if end > covered:
             covered = end
             best = max(range(start, end), key=shares.__getitem__)

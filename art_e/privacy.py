@@ -35,8 +35,8 @@ _SHAPES = re.compile(f"{_KEYS}|{_HIDDEN}")
 @cache
 def load_env() -> None:
     """Add the keys of the working directory's `.env` to the environment, once a process. Existing
-    variables win. Only keys of known providers are taken: in a folder from elsewhere an address, a
-    proxy or a path could redirect mail or run a program. stderr names the others. Raises
+    variables win. Only keys of known providers are taken: in an untrusted folder an address, a
+    proxy or a path could redirect mail or run a program. Ignored names go to stderr. Raises
     `UserError` if the file can't be read."""
     path = Path.cwd() / ".env"
     if not path.is_file():
@@ -50,7 +50,7 @@ def load_env() -> None:
     os.environ.update(keys)
     if left := sorted(new.keys() - keys.keys()):
         named = printable(", ".join(left))[:300]
-        line = ".env gives keys of model providers alone; export what you need of"
+        line = ".env may set only keys of model providers; if you need them, export"
         sys.stderr.write(f"{line}: {named}\n")
 
 
@@ -73,12 +73,12 @@ _LONG_WORD = re.compile(rf"[^\s\"'\\]{{{_PIECE},}}")
 
 
 def without_keys(text: str) -> str:
-    """Return `text` without this process's keys: whole, even with other characters between theirs,
-    and in pieces of 8 characters or more. Unlike `redact` it keeps what only looks like a key."""
+    """Redact this process's keys in `text`: whole keys, even with other signs in between, and their
+    pieces of 8 characters or more. Unlike `redact`, keep text that only looks like a key."""
     named = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
     keys = [each for each in named if len(each) >= 2 * _PIECE and not re.search(r"\s", each)]
     for key in keys:
-        # Any signs may replace the key's own, which leaves only one way to match.
+        # Up to 6 signs may separate a key's letters and digits; "+" forbids slow backtracking.
         text = re.sub(r"[\W_]{0,6}+".join(re.findall(r"[^\W_]", key)), REDACTED, text)
     cut_out = (key[at : at + _PIECE] for key in keys for at in range(len(key) - _PIECE + 1))
     pieces = {each for each in cut_out if _OF_A_WORD.fullmatch(each) is None}

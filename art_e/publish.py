@@ -15,7 +15,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|#~$!:@])|(?<=www)(\.)", re.IGNORECASE)
 
 
 class Own(str):
-    """Markdown of ours, which is not escaped."""
+    """Our own Markdown, which `escaped` leaves as it is."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ def template(package: str, name: str) -> Template:
     return environment.from_string(text)
 
 
-# Names as others may see them: hub ids as they are, the last part of paths.
+# Names for publication: hub ids as they are, and only the last part of paths.
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # A model or data set in the hub's cache, as `huggingface_hub` names its folders.

@@ -1,4 +1,4 @@
-"""Finds the text of a mail that earlier mails do not have."""
+"""Finds the text that a mail adds to earlier mails."""
 
 import itertools
 import re
@@ -32,14 +32,14 @@ def runs_of(lines: Iterable[str]) -> Runs:
 
 
 class Seen:
-    """The runs of words of noted mails, which tell their quotations."""
+    """Stores the runs of words of noted mails, and finds the lines that quote them."""
 
     def __init__(self) -> None:
         self._name_of: dict[int, str] = {}
 
     def holding(self, runs: Runs) -> dict[int, str]:
-        """Return the numbers of lines that stand in noted mails, each with such a mail's name. All
-        words of a line must be in such runs; the mails' lines may break elsewhere."""
+        """Map the number of each line that a noted mail has to the name of that mail. All words of
+        the line must be in noted runs; line breaks may differ."""
         if self._name_of.keys().isdisjoint(runs.hashes):
             return {}
         names = [""] * len(runs.numbers)
@@ -56,8 +56,8 @@ class Seen:
 
 
 def added_texts(bodies: Sequence[str]) -> list[str]:
-    """Return the text of each mail of a thread, oldest first, without lines that an earlier one
-    holds; `LEFT_OUT` stands for them and their frame."""
+    """Return the text of each mail of a thread, oldest first, without lines that an earlier mail
+    has; `LEFT_OUT` replaces them and the headers above them."""
     seen, added = Seen(), []
     for body in bodies:
         lines = body.split("\n")

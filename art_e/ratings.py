@@ -1,6 +1,6 @@
-"""Users' ratings of answers: `ratings.jsonl` in `ART_E_HOME`, a line for each.
+"""Users' ratings of answers, one per line of `ratings.jsonl` in `ART_E_HOME`.
 
-The last rating of an answer counts. `art-e golden from-ratings` makes questions of them."""
+The last rating of an answer counts. `art-e golden from-ratings` turns ratings into questions."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ Thumb = Literal["good", "bad"]
 
 class AnswerRating(BaseModel):
     """A rating of one answer to a question about an inbox, up to the day `as_of`. `right_answer`
-    and `right_sources` correct a bad one. `talk`: the question followed others and can't stand
-    alone."""
+    and `right_sources` correct a bad one. `talk`: the question followed up on others, so it can't
+    stand alone."""
 
     episode_id: str
     question: str
@@ -59,7 +59,7 @@ def rate(
 
 
 def ratings_file() -> Path:
-    """Return the path of the ratings, which need not exist."""
+    """Return the path of the ratings file, which may not exist."""
     return home() / "ratings.jsonl"
 
 

@@ -66,19 +66,19 @@ class Run:
 
 
 def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None = None) -> Run:
-    """Make a run's folder: `out`, which `parent` links to, or `parent/<time>-<name>`. Raises
-    `UserError` if `out` holds more than a configuration that a kill left half written."""
+    """Make a run's folder: `out` (with a link in `parent`), or `parent/<time>-<name>`. Raises
+    `UserError` if `out` exists and has more in it than a half-written configuration."""
     if out is not None:
         torn = partial_of(out / _CONFIG)
         if out.exists() and (
             not out.is_dir() or any(each != torn or not each.is_file() for each in out.iterdir())
         ):
-            raise UserError(f"{out} is there already; name a new folder with --out")
+            raise UserError(f"{out} already exists; name a new folder with --out")
         with explained(f"can't make {out}", "name another --out"):
             out.mkdir(parents=True, exist_ok=True)
     run = Run(out or _new_place(parent, name, Path.mkdir))
     if out is not None and out.resolve().parent != parent.resolve():
-        with suppress(OSError):  # a home that can't be written to lists no run
+        with suppress(OSError):  # in a read-only home the run is not listed
             _new_place(parent, name, lambda link: link.symlink_to(out.resolve()))
     versions = {each: metadata.version(each) for each in ("art-e", "duckdb", "numpy", "pyarrow")}
     made_by = {
@@ -131,7 +131,7 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
 @contextmanager
 def locked_run(run: Run) -> Iterator[None]:
     """Hold the run's lock. Raises `UserError` if another process works on the run."""
-    busy = f"{run.folder} is under way in another process; wait for its end, or give another --out"
+    busy = f"{run.folder} is running in another process; wait for its end, or give another --out"
     with locked(run.folder / ".lock", busy):
         run.trajectories.touch()
         yield

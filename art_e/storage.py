@@ -1,4 +1,4 @@
-"""How files are written, logged to and locked, and where they are kept by default.
+"""Writes, appends to and locks files, and returns their default paths.
 
 `write_whole` replaces a file, `AppendLog` adds lines, and `locked` keeps other processes out."""
 
@@ -27,16 +27,16 @@ def partial_of(path: Path) -> Path:
 
 
 def write_whole(path: Path, text: str, *, errors: str = "strict") -> None:
-    """Replace the content by text in UTF-8; a kill leaves the old or the new one."""
+    """Write `text` to a file in UTF-8; after a kill the file has its old content or the new."""
     partial = partial_of(path)
-    partial.unlink(missing_ok=True)  # a link in a folder that came from elsewhere
+    partial.unlink(missing_ok=True)  # it may be a symlink, in a folder from elsewhere
     partial.write_text(text, encoding="utf-8", errors=errors)
     partial.replace(path)
 
 
 class AppendLog:
-    """A file of lines that survive a kill: each is on the disk before `append` returns. One process
-    at a time may have it open. Opening it removes a torn last line, so a link raises `OSError`."""
+    """A log that survives a kill: each line is on disk before `append` returns. One process at a
+    time may have it open. Opening it removes a torn last line; a symlink raises `OSError`."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -61,13 +61,13 @@ class AppendLog:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line to a log that is not kept open."""
+    """Open a log, append one line, and close it."""
     with AppendLog(path) as log:
         log.append(line)
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a log without ends and without a torn last one; none without a file."""
+    """Yield a log's complete lines, without newlines; nothing if the file is missing."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
         for line in lines:
             if line.endswith(b"\n"):
@@ -114,7 +114,7 @@ def locked(path: Path, busy: str | None = None) -> Iterator[None]:
 
 
 def home() -> Path:
-    """Return the folder of default inbox, golden set and runs: `ART_E_HOME`, or the user's data."""
+    """Return the default folder of inbox, golden set and runs: `ART_E_HOME`, or the user's data."""
     chosen = os.environ.get("ART_E_HOME")
     return Path(chosen) if chosen else Path(platformdirs.user_data_dir("art-e"))
 
@@ -124,7 +124,7 @@ def expanded(name: str) -> Path:
     try:
         return Path(name).expanduser()
     except RuntimeError:
-        raise UserError(f"{name} is in the home of an unknown user; write the whole path") from None
+        raise UserError(f"{name}: no such user; write the full path") from None
 
 
 def default_db() -> Path:
@@ -138,5 +138,5 @@ def default_golden() -> Path:
 
 
 def runs_folder() -> Path:
-    """Return the folder in which commands make runs without `--out`."""
+    """Return the folder of runs that commands make without `--out`."""
     return home() / "runs"

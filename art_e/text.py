@@ -23,7 +23,7 @@ _HIDDEN, _EMOJI, _JOINING, _HAN, _VARYING = map(
 _FLAGS = "|".join(
     "".join(chr(0xE0000 + ord(tag)) for tag in region) for region in ("gbeng", "gbsct", "gbwls")
 )
-# A hidden character, in a group if it means something there: once, after the one that it changes.
+# A hidden character; group 1 has it if it has a meaning there, after the character that it changes.
 _EACH_HIDDEN = (
     rf"(?={_HIDDEN})(?:((?<={_JOINING})[\u200c\u200d]"
     rf"|(?:(?<={_EMOJI})|(?<={_EMOJI}\ufe0f))\u200d(?={_EMOJI})|(?<={_EMOJI})[\ufe0e\ufe0f]"
@@ -34,7 +34,7 @@ _EACH_HIDDEN = (
 
 
 def encodable(text: str) -> str:
-    """Replace lone surrogates by "?": a model's JSON may hold them, UTF-8 can't."""
+    """Replace lone surrogates with "?": a model's JSON may have them, but UTF-8 can't."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -45,8 +45,8 @@ def cut_line(text: str, limit: int) -> str:
 
 
 def visible(text: str, named: Callable[[str], str] = lambda _: "") -> str:
-    """Remove invisible characters that mean nothing; joiners in words and emoji, and one variation
-    selector after its base, stay. `named` gives replacements."""
+    """Replace meaningless invisible characters with `named(character)`, "" by default. Joiners in
+    words and emoji, and one variation selector after its base, stay."""
     if text.isascii() or re.search(_HIDDEN, text) is None:
         return text
     return re.sub(_EACH_HIDDEN, lambda match: match[1] or named(match[0]), text)
@@ -64,7 +64,7 @@ def digest(text: str) -> str:
 
 @cache
 def prompt_text(package: str, name: str) -> str:
-    """Return the prompt of that name of a package."""
+    """Return the prompt `name` of a package."""
     folder = Path(import_module(package).__path__[0], "prompts")
     return (folder / f"{name}.txt").read_text("utf-8")
 

@@ -1,6 +1,6 @@
 """The three tools as a model sees them: schemas, argument checks, observations.
 
-An observation is one compact JSON object: quoting keeps a mail's text apart from its frame."""
+An observation is one compact JSON object: JSON's quoting keeps a mail's text within its field."""
 
 import datetime as dt
 import itertools
@@ -31,13 +31,13 @@ MAX_RECIPIENTS = 30
 MAX_LINE_CHARS = 300  # longer subjects and names are cut when they are shown
 MAX_WORDS = 50  # further words of a search are ignored, because each takes time and memory
 MAX_FILTER_CHARS = 320
-# Lean view: searches show mails up to this length whole (the best hit, others), reading in pages.
+# Lean view: searches show mails up to these lengths whole (best hit, others); reading has pages.
 WHOLE_CHARS, PAGE_CHARS = (2_500, 700), 2_500
 EXCERPT_CHARS = (400, 160)
 NAMED_RECIPIENTS, COPIED = 8, 0.5
 # A search stops at a hit that lacks the rarest word if its score is below this share of the best's.
 WEAKER = 0.55
-# A phrase that a mail has raises its score by its share of the search's words, to this power.
+# A phrase in a mail multiplies its score by 1 + (phrase's words / words searched) ** this power.
 QUOTED, CAPITALISED = 1, 2
 PHRASE_CANDIDATES = 20  # mails that are looked at for phrases
 
@@ -114,7 +114,7 @@ LEAN_ARGUMENTS = dict(zip(ARGUMENTS, _LEAN, strict=True))
 
 
 class CallError(Exception):
-    """A call that can't be run. `kind` is a field of the rubric; the model reads the message."""
+    """A call that can't be run; the model reads the message. `kind`: rubric field or "refused"."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -343,7 +343,7 @@ class LeanTools(Tools):
     def __init__(self, inbox: Inbox, view: View) -> None:
         super().__init__(inbox, view)
         self._shown_text, self._hit_texts = ShownTexts(), Seen()
-        # By message id: the words in a hit's text, what was shown of a mail's head, its pages.
+        # By message id: the number of words in a hit's text, the header fields shown, the pages.
         self._sizes: dict[str, int] = {}
         self._heads: dict[str, dict[str, Any]] = {}
         self._pages: dict[str, list[str]] = {}
@@ -351,7 +351,7 @@ class LeanTools(Tools):
         self._words: list[str] = []
 
     def _search(self, words: list[str], arguments: SearchEmails, count: int) -> Observation:
-        """Correct words that no hit has, and leave off weaker hits unless the call has a limit."""
+        """Correct words that no hit has, and drop weaker hits unless the call sets max_results."""
         hits = self._hits(words, arguments, count, snippets=False)
         lacked = [word for word in words[:MAX_WORDS] if all(word in hit.missing for hit in hits)]
         near = {word: self.inbox.spelling(word) for word in lacked if len(word) <= MAX_WORD_CHARS}
@@ -367,7 +367,7 @@ class LeanTools(Tools):
         return self._new_parts(strong)._replace(notes=notes)
 
     def _new_parts(self, hits: Sequence[Hit]) -> Observation:
-        """Show what is new in each hit. A hit whose whole text stands in one above is its copy."""
+        """Show the new text of each hit. A hit whose whole text an earlier hit has is its copy."""
         ids = [hit.message_id for hit in hits]
         entries: dict[str, dict[str, Any]] = {}
         copies: dict[str, str] = {}
@@ -413,7 +413,7 @@ class LeanTools(Tools):
         return self._head(hit) | {"snippet": snippet} | marks
 
     def read(self, arguments: ReadEmail) -> Observation | None:
-        """Return the page that `page` or `find` asks for, else the last search's best match."""
+        """Return the page that `page` or `find` asks for, else the best one for the last search."""
         assert isinstance(arguments, ReadPage)  # `parse_call` gives the lean view's arguments
         mail = self.inbox.read(self.resolve(arguments.message_id))
         if mail is None:

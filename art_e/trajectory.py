@@ -1,4 +1,4 @@
-"""What happened in an episode, as data: one JSON line each, and a reader of its conversation."""
+"""The record of an episode, stored as one JSON line, and a parser of its conversation."""
 
 import itertools
 import json
@@ -55,7 +55,7 @@ def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
 
 
 def _fill_heads(results: Iterable[dict[str, Any]], heads: dict[str, dict[str, Any]]) -> None:
-    """Add to hits and mails the date, people and subject that `heads` has of them from before."""
+    """Fill in the date, people and subject of hits and mails from earlier results in `heads`."""
     for result in results:
         hits = result.get("hits")
         for mail in hits if isinstance(hits, list) else [result]:
@@ -133,7 +133,7 @@ class Trajectory:
 
     @classmethod
     def from_line(cls, line: str) -> Self:
-        """Return a line's trajectory. Raises `ValueError` for another schema or odd numbers."""
+        """Parse a line. Raises `ValueError` for another schema or impossible numbers."""
         try:
             row = json.loads(line)
             if not isinstance(row, dict) or row.get("schema") != SCHEMA:

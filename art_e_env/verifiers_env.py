@@ -1,4 +1,4 @@
-"""The episode as an environment of verifiers (interface v1): its model answers through a relay,
+"""The episode as an environment of verifiers (interface v1): a model answers through its relay,
 `Episode` runs the tools and ends the episode, and the judge of `art-e eval run` gives the reward.
 
     vf-eval art-e-env --env.taskset.questions golden --env.taskset.db FILE \

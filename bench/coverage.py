@@ -1,7 +1,7 @@
-"""Measure how often the 95 % interval of an accuracy holds the truth: `python -m bench.coverage`.
+"""Measure how often the 95 % interval of an accuracy covers the truth: `python -m bench.coverage`.
 
 The truth is the accuracy over all possible inboxes, or over the inboxes of the sample if `Sample`
-limits its figures to these. Several answers to a question are a sample of the question's rate.
+limits its figures to these. Several answers to a question sample that question's own accuracy.
 """
 
 import sys
@@ -23,8 +23,8 @@ OF_INBOXES, OF_QUESTIONS = ((20,), (5, 45, 10, 20)), ((3,), (1, 2, 4, 9))
 class World(NamedTuple):
     """Clusters of answers by their sizes: the accuracy, and the correlation within a cluster.
 
-    Clusters above the mean size are harder by the part `harder` of min(accuracy, 1 - accuracy),
-    the others easier.
+    Clusters above the mean size have an accuracy that is lower by `harder` times
+    min(accuracy, 1 - accuracy), the others one that is higher by as much.
     """
 
     sizes: Sequence[int]
@@ -86,7 +86,7 @@ def coverage(
     sizes: Sequence[int], accuracy: float, correlation: float, runs: int, *,
     harder: float = 0.0, draw: Drawing = draw_inboxes,
 ) -> float:  # fmt: skip
-    """Return the share of `runs` whose interval holds the truth."""
+    """Return the share of `runs` whose interval covers the truth."""
     random, inside = np.random.default_rng(len(sizes)), 0
     for _ in range(runs):
         sample, hits, truth = draw(random, World(sizes, accuracy, correlation, harder))

@@ -201,7 +201,7 @@ def fault_order(data: Data) -> list[Fault]:
 
 
 def _needs_passage(fault: Fault) -> bool:
-    # Items that are dropped before rows are compared can share one.
+    # Items that are dropped before rows are compared can share a passage.
     fate = FATE.get(fault)
     return fault != "good" and (fate is None or fate.step == "verify")
 
@@ -392,7 +392,7 @@ def measure(chain: Chain, folder: Path) -> Measurement:
         name: fault
         for batch, (plan, items) in planned.items()
         for number, (fault, _) in enumerate(zip(plan, items, strict=False), start=1)
-        # Without items that were cut off.
+        # Leave out items that were cut off.
         for name in [f"{batch}-q{number}"]
         if dropped.get(name) != Fate("generate", "cut-off")
     }

@@ -56,7 +56,7 @@ def run_process(command: list[str], environment: dict[str, str] | None = None) -
 
 
 def machine_facts() -> dict[str, Any]:
-    """Return what the figures depend on besides the code."""
+    """Return the facts about machine and versions on which the figures depend."""
     model = platform.processor()
     if _CPUINFO.exists():
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""Measure ART-E's cost besides the model: whole ingests and processes, milliseconds per turn.
+"""Measure ART-E's own cost, without models: whole ingests and processes, milliseconds per turn.
 
 Ingest and the reference design read an archive alternately, twice each. Two scripted policies play
 episodes in the default form: one answers at once, one searches and reads first. Process times are

@@ -134,16 +134,16 @@ def sync(
     seconds = int(period[1]) * _SECONDS[period[2]] if every else 0
     rejected = set[Account]()
     while True:
-        # The file may have been given other accounts, or other mail.
+        # Meanwhile another process may have changed the file's accounts, or replaced its mail.
         began, states = time.time(), spool.load_states(path)
         accounts = [Account.of(state.account) for state in states]
         if not accounts:
             raise UserError(f"{path} has no account; start with: art-e ingest imaps://user@host")
         _check_target(path, may_change=True)
         if unread := [account for account in accounts if not account.spool.is_dir()]:
-            # A file from elsewhere may name an account that would get the password.
+            # A file from somebody else could name an account on a server that steals the password.
             again = f"if it is yours: art-e ingest {unread[0]} --replace{db_argument(db)}"
-            raise UserError(f"{unread[0]} was never read from here; {again}")
+            raise UserError(f"{unread[0]} was never read on this machine; {again}")
         try:
             errors = _sync([each for each in accounts if each not in rejected], path, db, as_json)
             rejected |= {each for each in errors if isinstance(errors[each], oauth.RejectedError)}
@@ -155,7 +155,7 @@ def sync(
         if not seconds:
             return
         sys.stdout.flush()
-        # Only wall-clock time passes while a machine sleeps; it may be set back, so count, too.
+        # The wall clock runs on during suspend, unlike `sleep`. It may be set back: count, too.
         for _ in range(seconds):
             if time.time() - began < seconds:
                 time.sleep(1)
@@ -229,7 +229,7 @@ def read_sources(
         infers = not all(state.owner for state in spool.load_states(path))
     choose = partial(_choose_owner, owner) if infers else lambda _: None
     with contextlib.ExitStack() as stack:
-        # The bar starts a thread, so it must follow the workers: only single threads can fork.
+        # The bar starts a thread, so open it after the workers: they are forked without threads.
         bar = cache(lambda: stack.enter_context(output.progress("mails", limit or size)))
 
         def on_progress(count: int) -> None:
@@ -274,15 +274,15 @@ def _check_target(path: Path, *, may_change: bool) -> None:
 
 
 def _choose_owner(option: str | None, owners: Sequence[build.LikelyOwner]) -> str | None:
-    """Return the owner: the option, or the likeliest one, which a person at a terminal confirms."""
+    """Return the owner: `option`, or the likeliest address, which a user at a terminal confirms."""
     pairs = ((output.one_line(each.address), output.plural(each.mails, "mail")) for each in owners)
     likely = [f"{address} ({mails})" for address, mails in pairs]
     if option is not None:
         if likely and not any(each.address == option for each in owners):
-            output.note(f"owner: {option}; most mail is of {', '.join(likely)}")
+            output.note(f"owner: {option}; most mail belongs to {', '.join(likely)}")
         return option
     if not owners or owners[0].share < MIN_OWNER_SHARE:
-        output.note("no owner: no address has most mail; --owner ADDRESS --replace names one")
+        output.note("no owner: no address has most of the mail; set one: --owner ADDRESS --replace")
         return None
     if sys.stdin.isatty() and sys.stderr.isatty():
         output.note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
@@ -290,7 +290,7 @@ def _choose_owner(option: str | None, owners: Sequence[build.LikelyOwner]) -> st
         if key == "q":
             signal.raise_signal(signal.SIGINT)
         if key == "n":
-            output.note("no owner: --owner ADDRESS --replace names one")
+            output.note("no owner; set one: --owner ADDRESS --replace")
             return None
     else:
         output.note(f"owner: {likely[0]}; if that is wrong: --owner ADDRESS --replace")
@@ -403,7 +403,7 @@ def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False
     with InboxFile(path, junk=True) as file:
         for address in named:
             file.open_inbox(address)
-        # An address that is merged already brings its person's others.
+        # If an address is merged already, its person's other addresses join, too.
         known = {each: listed for listed in file.people().values() for each in listed}
     everyone = list(dict.fromkeys(each for one in named for each in [one, *known.get(one, ())]))
     _set_person(path, everyone, named[0])
@@ -425,10 +425,10 @@ def split(address: Address, db: DbOption = None, as_json: JsonOption = False) ->
     _print({"addresses": listed}, [f"split: {', '.join(listed)}"], as_json)
 
 
-# ---- `demo`: the offline policy answers a test question about a synthetic inbox (built once), then
-# the gold answer follows. It needs no key, no network and no mail.
+# ---- `demo`: the offline policy answers a test question about a synthetic inbox (built once); then
+# the gold answer is printed. It needs no key, no network and no mail.
 
-SIZE, SEED = 2_000, 16  # of a world in which the offline baseline answers the question
+SIZE, SEED = 2_000, 16  # a world in which the offline baseline answers the question
 
 
 @app.command()

@@ -109,7 +109,7 @@ def _without_messages(scored: Scored) -> Scored:
 
 
 def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
-    """Return the turns of hosted models that the run has stored, also of unfinished episodes."""
+    """Return the run's stored turns of hosted models, including those of unfinished episodes."""
     turns: dict[Key, list[PolicyStep]] = {}
     for row in map(json.loads, whole_lines(run.folder / _TURNS)):
         key, step = Key(*row.pop("key")), _STEP.validate_python(row)

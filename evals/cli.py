@@ -169,7 +169,7 @@ def run(
     }  # fmt: skip
     _check_options(decided if preset else {}, names, prompt, closed_book, questions)
     if dry_run and resume:
-        raise UserError("--dry-run prices a whole run; leave out --resume")
+        raise UserError("--dry-run estimates a whole run; leave out --resume")
     view, template = form.view, benchmark.read_prompt(prompt, form, closed_book=closed_book)
     if preset:
         judge = judge or [benchmark.PUBLISHED_JUDGE.followed_by]
@@ -247,7 +247,7 @@ def _check_options(
 ) -> None:  # fmt: skip
     """Raise `UserError` for options that exclude each other, or a missing golden set."""
     if extra := [name for name, value in decided.items() if value is not None]:
-        raise UserError(f"--preset decides --{' and --'.join(extra)} too; leave one of them out")
+        raise UserError(f"--preset already sets --{' and --'.join(extra)}; drop one of them")
     if closed_book and "offline" in models:
         raise UserError("offline can't answer without mail: leave out --closed-book or the model")
     if closed_book and prompt is not None:
@@ -291,7 +291,7 @@ def _entrant(
     limit, at_once = config.max_cost_usd, config.concurrency[name]
     temperature = config.temperature
     if config.preset:
-        # The API's default, on which the reference relied; None if the model takes none.
+        # The API's default, on which the reference relied; None if the model takes no temperature.
         temperature = 1.0 if kind_of(name) != "hosted" or capabilities(name).temperature else None
     options = ModelOptions(
         temperature=temperature, reasoning_effort=config.reasoning_effort,
@@ -301,7 +301,7 @@ def _entrant(
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
     )  # fmt: skip
     policy = Model(name).policy(options)
-    # It would compete with other models for the user's hardware.
+    # Models on the user's own hardware would compete for it, so each runs alone.
     return benchmark.Entrant(policy, at_once, alone=name == OFFLINE or Model(name).self_hosted)
 
 
@@ -353,7 +353,7 @@ def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> Non
         output.print_json({"asked": [fee._asdict() for fee in fees], "usd": total})
         return
     lines = [fee.line for fee in fees] or ["no model is asked"]
-    output.print_lines(*lines, f"in all {output.format_usd(total, 2)}; nothing was asked yet")
+    output.print_lines(*lines, f"total: {output.format_usd(total, 2)}; nothing was asked yet")
 
 
 @app.command()
@@ -409,7 +409,7 @@ def compare(
         output.print_lines(*(f"{side}: {line}" for line in notes))
     output.print_lines(*tables.summary(comparison, "A", "B"))
     for flip in comparison["flipped"][:_SHOWN_FLIPS]:
-        lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
+        lines: list[str | tuple[str, str]] = [f"right only in {flip['right'].upper()}: "]
         lines.append((output.one_line(flip["question"]), "bold"))
         for name, answer in (("gold", flip["gold"]), ("A", flip["a"]), ("B", flip["b"])):
             lines += [(f"\n  {name:6}", "dim"), output.one_line(answer or "(none)")]

@@ -32,7 +32,7 @@ STEPS: dict[str, str] = FIGURES["steps"]
 
 
 def ending_of(scored: Scored) -> str:
-    """Return where the episode ended, a key of `STEPS`: the first that holds."""
+    """Return how the episode ended, a key of `STEPS`: the first condition that holds decides."""
     rubric = scored.trajectory.rubric
     holds = {
         "failed": scored.trajectory.error is not None,
@@ -139,7 +139,7 @@ class Serving(NamedTuple):
 
 
 def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
-    """Return how the models whose cost is measured were served, by a run's configuration."""
+    """Return how each model with a measured cost was served, from a run's configuration."""
     price = config.get("gpu_usd_per_hour")
     if price is None:
         return {}
@@ -147,8 +147,8 @@ def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
 
 
 def gpu_seconds(scored: Sequence[Scored]) -> dict[str, float]:
-    """Return each episode's share of the machine's time, in seconds, by episode id: overlapping
-    episodes share the time from first start to last end, less pauses, by their durations."""
+    """Divide the time from the first start to the last end, less pauses, among the episodes in
+    proportion to their durations; return each one's seconds by its episode id."""
     episodes = [each.trajectory for each in scored if each.measured]
     durations = {each.episode_id: each.seconds["total"] for each in episodes}
     if not sum(durations.values()):
@@ -298,7 +298,7 @@ def _always_right(table: pd.DataFrame) -> Estimate | None:
 
 
 def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[str, Any]:
-    """Return how often all judges agree, and the kappa of the first two, where all judged."""
+    """Return how often all judges agree, and two judges' kappa, over answers that all judged."""
     columns = {name: table["verdict"] for name, table in zip(judges, tables, strict=True)}
     verdicts = pd.DataFrame(columns).dropna().astype(bool)
     sample = table_sample(tables[0].loc[verdicts.index])
@@ -315,15 +315,15 @@ _PAIRED = [name for name, column in FIGURES["columns"].items() if "difference" i
 
 def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     """Return the paired figures of two models' episodes, B against A, without figures that are
-    unknown for a pair. `p` is from McNemar's exact test, in which a repeated question is right if
-    most of its repeats are. From four inboxes on it is the larger of this and the p of a t-test
-    over inboxes: the first is valid if few questions differ, the second if inboxes do. If pairs are
-    unjudged, differences are ranges, `p` is the largest that their verdicts could give, errors are
-    not compared, and counts and flips are of the others. Raises `UserError` if no question was
-    judged on both sides, or a side has a question twice."""
+    unknown for any pair. `p` is from McNemar's exact test, in which a repeated question is right if
+    most of its repeats are. If the intervals generalize to other inboxes, it is the larger of this
+    and the p of a t-test over inboxes: McNemar's is valid if few questions are discordant, the
+    t-test if answers are correlated within inboxes. If pairs are unjudged, differences are ranges,
+    `p` is the largest over their possible verdicts, errors are not compared, and counts and flips
+    cover judged pairs. Raises `UserError` if no pair was judged, or a side has a question twice."""
     pairs = pair_episodes(a, b)
     if all(first.unjudged or second.unjudged for first, second in pairs):
-        raise UserError("the two have no question in common that was judged; compare other runs")
+        raise UserError("the two runs share no judged question; compare other runs")
     one, other = (episode_table([pair[side] for pair in pairs]) for side in (0, 1))
     decided, answerable = one["decided"] & other["decided"], one["answerable"]
     of_a, of_b = one[answerable], other[answerable]
@@ -350,15 +350,15 @@ def pair_episodes(a: Sequence[Scored], b: Sequence[Scored]) -> list[tuple[Scored
         {(each.question.id, each.trajectory.repeat): each for each in side} for side in (a, b)
     )
     if len(first) < len(a) or len(second) < len(b):
-        raise UserError("a side has episodes of several models; choose one with RUN:MODEL")
+        raise UserError("one side has several models; choose one with RUN:MODEL")
     pairs = ((first[key], second[key]) for key in sorted(first.keys() & second.keys()))
     return [pair for pair in pairs if all(each.measured for each in pair)]
 
 
 def _accuracy_test(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, int, int]:
-    """Return the p of equal accuracy, and how many questions are right on one side only. The exact
-    test of McNemar (Psychometrika 12, 1947): of a + b questions that differ, a are right only in A,
-    and under equal accuracy a is Binomial(a + b, 1/2), so p = 2 P(X <= min(a, b))."""
+    """Return the p-value of equal accuracy, and how many questions are right only in A, only in B.
+    In McNemar's exact test (Psychometrika 12, 1947), a are right only in A and b only in B. Under
+    equal accuracy a is Binomial(a + b, 1/2), so p = 2 P(X <= min(a, b))."""
     sample, of_a, of_b = table_sample(one), _values(one, "correct"), _values(other, "correct")
     ps, flips, signs = [], [], set()
     for end in (0.0, 1.0):  # unjudged answers all count against B, then all for it

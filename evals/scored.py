@@ -38,8 +38,8 @@ class Verdict:
 
 
 def is_judged(cases: Iterable[tuple[Question, str | None, bool | None]]) -> bool:
-    """Return whether the judge gave a verdict on any answer that needs one, or no answer does. Null
-    and the gold answer itself need none, and alone would be a biased sample."""
+    """Return True if any answer that needs a judge has a verdict, or if no answer needs one. Null
+    and the gold answer itself don't need one, and would be a biased sample if they were alone."""
     verdicts = [
         correct
         for question, answer, correct in cases
@@ -58,8 +58,8 @@ class Judge(Protocol):
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """Return the verdict on `answer`; `grounded` is judged by `mails`, those that were read, if
-        not None. Raises UserError for a question without a gold answer."""
+        """Return the verdict on `answer`. `mails` are those that the episode read; if None,
+        `grounded` is not judged. Raises UserError for a question without a gold answer."""
 
 
 # ---- Episodes.
@@ -117,7 +117,7 @@ class Scored:
 
     @property
     def abstained(self) -> bool:
-        """The episode declined to answer, in the deciding judge's view if it has one."""
+        """The episode declined to answer, according to the deciding judge if there is one."""
         return self.ended and not self.answered_by(0)
 
     @property
@@ -152,7 +152,7 @@ class Scored:
         return self.verdict_of(judge) is True
 
     def answered_by(self, judge: int) -> bool:
-        """Return whether the episode answered; judge number `judge` may call it an abstention."""
+        """Return whether the episode answered, according to judge number `judge` if it decides."""
         verdicts = self.verdicts
         attempted = verdicts[judge].get("attempted") if judge < len(verdicts) else None
         return bool(self.trajectory.rubric["answered"] if attempted is None else attempted)
@@ -166,8 +166,8 @@ class Scored:
 
 
 def load_run(run: Run) -> list[Scored]:
-    """Return the episodes of a run in the order in which they ended; of several failures of a key,
-    the last. Raises `UserError` if no episode was measured, or for an invalid line."""
+    """Return the episodes of a run in the order in which they ended, without failures that were
+    tried again. Raises `UserError` if no episode was measured, or for an invalid line."""
     scored = []
     try:
         for trajectory in read_trajectories(run.trajectories):
@@ -175,7 +175,7 @@ def load_run(run: Run) -> list[Scored]:
                 raise ValueError("a trajectory has no question")
             scored.append(Scored(Question.from_row(trajectory.question), trajectory))
     except ValueError as error:
-        raise UserError(f"{run.trajectories} can't be read ({error}); make the run again") from None
+        raise UserError(f"{run.trajectories} can't be read ({error}); repeat the run") from None
     if not any(each.measured for each in scored):
         raise UserError(f"{run.folder} has no measured episode; resume it, or name another run")
     last = {each.key: each for each in scored}

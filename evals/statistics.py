@@ -1,15 +1,15 @@
-"""95 % intervals of shares, means, percentiles and kappa, over episodes that are not independent.
+"""Compute 95 % intervals of shares, means, percentiles and kappa over correlated episodes.
 
-Questions about one inbox are correlated, and so are repeats of one question. From an effective
-number of four inboxes on, figures generalize to other inboxes, and the cluster is the inbox. With
-fewer they describe these inboxes only, and the cluster is the question, or the single episode if no
-question is repeated.
+Questions about one inbox are correlated, and so are repeats of one question. With an effective
+number of at least four inboxes, intervals are clustered by inbox and generalize to other inboxes.
+With fewer, they hold for these inboxes only, and are clustered by question, or treat episodes as
+independent if no question is repeated.
 
-The share of all episodes has Jeffreys' interval for an effective number of episodes (Korn and
-Graubard, Survey Methodology 24, 1998; Franco et al., J Survey Statistics and Methodology 7, 2019),
-averaged over the posterior of the correlation within clusters; docs/journal has the
-simulation. Without clusters it is Wilson's. Means have t intervals: the CR2 variance with the
-degrees of freedom of Bell and McCaffrey (Survey Methodology 28, 2002)."""
+A share has Jeffreys' interval at the effective sample size (Korn and Graubard, Survey Methodology
+24, 1998; Franco et al., J Survey Statistics and Methodology 7, 2019), averaged over the posterior
+of the intraclass correlation; docs/journal has the simulation. Without clusters it has Wilson's
+interval. A mean has a t interval, with the CR2 variance and the degrees of freedom of Bell and
+McCaffrey (Survey Methodology 28, 2002)."""
 
 import math
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from scipy.special import betainc, betaln, expit, ndtri, stdtr, stdtrit
 CONFIDENCE = 0.95
 _QUANTILE = (1 + CONFIDENCE) / 2
 NORMAL = float(ndtri(_QUANTILE))  # 1.96
-FEW = 4  # below this effective number, the inboxes say nothing about others
-# The grid of the beta-binomial: its mean, uniform in the logit, and the correlation in a cluster
-# with its prior weight. Zero (1e-5) has weight 3, or few inboxes would always seem to differ.
-# Repeats of a question are more alike than questions of an inbox.
+FEW = 4  # with a smaller effective number of inboxes, intervals hold for these inboxes only
+# The beta-binomial's grid: means, uniform in the logit, and intraclass correlations with their
+# prior weights. Zero (1e-5) has weight 3: otherwise a few inboxes would always seem to differ.
+# Repeats of one question are more correlated than questions about one inbox.
 _MEANS = expit(np.linspace(-9, 9, 301))
 _PRIORS = {
     "inboxes": {1e-5: 3} | dict.fromkeys((0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), 1),
@@ -37,10 +37,10 @@ Floats = NDArray[np.float64]
 
 
 class Estimate(TypedDict):
-    """A figure and its 95 % interval over `n` episodes, by `method`. All but `n` are None without
-    data; the bounds and the method are None with too little data. If some episodes are `unjudged`,
-    there is a `range` instead of a value, for all of these wrong and for all right, and the
-    interval covers those of both."""
+    """A figure and its 95 % interval over `n` episodes, by `method`. Without data all but `n` are
+    None, with too little data the bounds and the method. If some episodes are `unjudged`, `value`
+    is None and `range` has two values, with all of these wrong and with all of them right; the
+    interval covers the intervals of both."""
 
     value: float | None
     low: float | None
@@ -108,11 +108,11 @@ class Sample:
         return self._estimate(ratio, max(least, ratio - error), ratio + error)
 
     def difference(self, gains: Floats, best: Floats | None = None) -> Estimate:
-        """Return the mean of paired `gains` (-1 to 1), the difference of two shares. `best` has the
-        gains if unjudged pairs end in favour; if it differs, the result is a range. The interval is
-        at least that of independent pairs with half a pair added to each cell (Agresti and Min,
-        Statistics in Medicine 24, 2005): d +- z sqrt(((b + c + 1) / N - d^2) / N) with b gains, c
-        losses, N = n + 2, d = (b - c) / N. Identical pairs alone would have no width."""
+        """Return the mean of paired `gains` (-1 to 1), the difference of two shares. With unjudged
+        pairs, `gains` is the worst case and `best` the best case, and the result is a range. Widen
+        the interval to contain that of independent pairs with half a pair added to each cell
+        (Agresti and Min, Statistics in Medicine 24, 2005): d +- z sqrt(((b + c + 1) / N - d^2) / N)
+        with b gains, c losses, N = n + 2, d = (b - c) / N. Identical pairs alone have width 0."""
         if best is not None and (unjudged := int((gains != best).sum())):
             return self._range(self.difference(gains), self.difference(best), unjudged)
         # b and c, each with its half pair.
@@ -123,9 +123,9 @@ class Sample:
         return self._widen(self.mean(gains), center - error, center + error, least=-1.0)
 
     def reduction(self, before: Floats, after: Floats) -> Estimate:
-        """Return 1 - (errors after) / (errors before); a pair with an error is 1. The interval is
-        at least that of independent pairs: Bonett and Price (Statistics in Medicine 25, 2006)
-        divide Wilson bounds of both error rates, at a quantile reduced for their correlation."""
+        """Return 1 - (errors after) / (errors before); both have 1 for an error, else 0. Widen
+        the interval to contain that of independent pairs: Bonett and Price (Statistics in Medicine
+        25, 2006) divide Wilson bounds of both error rates, with z reduced for their correlation."""
         # Pairs with an error on either side; the others don't change the ratio.
         pairs = float(np.maximum(before, after).sum())
         old, new = (float(errors.sum()) for errors in (before, after))
@@ -135,7 +135,7 @@ class Sample:
         # Standard errors of the log ratio, and of the logs of both rates.
         joint = math.sqrt((discordant + 2) / ((old + 1) * (new + 1)))
         single = (math.sqrt((pairs + 1 - part) / (pairs + 2) / (part + 1)) for part in (old, new))
-        # z' (sum of single) = z joint: together both bounds are as wide as the log ratio's own.
+        # z' (sum of single) = z joint: on the log scale, both half-widths add up to the ratio's.
         quantile = NORMAL * joint / sum(single)
         of_old, of_new = (_wilson(part / pairs, pairs, quantile) for part in (old, new))
         low, high = 1 - of_new[1] / of_old[0], 1 - of_new[0] / of_old[1]
@@ -143,15 +143,15 @@ class Sample:
 
     @property
     def scope(self) -> str | None:
-        """The inboxes that the intervals describe, in words; None if inboxes in general."""
+        """The inboxes that the intervals hold for, in words; None if they generalize to others."""
         if self.is_general or not self.n:
             return None
         inboxes = f"these {self.inboxes} inboxes" if self.inboxes > 1 else "this one inbox"
         return f"for {inboxes} only"
 
     def percentile(self, values: Sequence[float], percent: float) -> Estimate:
-        """Return an interpolated percentile of a value per episode. Its bounds are the quantiles at
-        the bounds of the share of episodes up to it (Woodruff, JASA 47, 1952)."""
+        """Return the interpolated percentile of `values`. With p the share of values up to it, its
+        bounds are the quantiles of `values` at the bounds of p (Woodruff, JASA 47, 1952)."""
         if not self.n:
             return UNKNOWN
         array = np.asarray(values, dtype=np.float64)
@@ -163,7 +163,7 @@ class Sample:
         """Return Cohen's kappa of two judges (Educ Psychol Meas 20, 1960); None if both always give
         the same verdict. Its interval is a jackknife over G clusters, with G - 1 degrees of freedom
         and the variance (G - 1) / G sum((kappa without g - their mean)^2)."""
-        # Per episode (4, n), in total (4, 1) and without one cluster (4, G): all, yes, yes, agreed.
+        # Rows: all, yes by first, yes by second, agreed. Columns: episodes, the total, jackknife.
         one, other = (np.asarray(each, dtype=np.float64) for each in (first, second))
         cells = np.stack([np.ones(self.n), one, other, one * other + (1 - one) * (1 - other)])
         whole = cells.sum(axis=1, keepdims=True)
@@ -179,7 +179,7 @@ class Sample:
         return self._estimate(float(value), max(-1.0, value - error), min(1.0, value + error))
 
     def p_of_zero_mean(self, values: Floats) -> float:
-        """Return the two-sided p of the t-test that the mean is 0."""
+        """Return the two-sided p-value of a t-test of the hypothesis that the mean is 0."""
         error = self._error(values, np.ones(self.n), quantile=None)
         mean = abs(float(values.mean()))
         if math.isnan(error) or not mean:
@@ -211,7 +211,7 @@ class Sample:
         # P(p <= grid), averaged over the posterior of rho; its quantiles are the bounds.
         below = posterior @ betainc(n * rate + 0.5, n * (1 - rate) + 0.5, _MEANS) / posterior.sum()
         low, high = np.interp((1 - _QUANTILE, _QUANTILE), below, _MEANS).tolist()
-        # Without hits the share may be 0, and without misses 1.
+        # Without hits the interval starts at 0, without misses it ends at 1.
         return (low if right.any() else 0.0), (high if (size - right).any() else 1.0)
 
     def _error(self, above: Floats, below: Floats, quantile: float | None = _QUANTILE) -> float:
@@ -221,14 +221,14 @@ class Sample:
         whole, parts = below.sum(), self._cluster_sums(below)
         if self._clusters < 2 or parts.max() >= whole:
             return math.nan
-        # A cluster pulls r towards itself, which shrinks its residual's variance by 1 - w / W.
+        # A cluster pulls r towards itself, which multiplies its residual's variance by 1 - w / W.
         residuals = self._cluster_sums(above) - above.sum() / whole * parts
         error = math.sqrt(float(np.sum(residuals**2 / (1 - parts / whole)))) / whole
         return error if quantile is None else float(stdtrit(self._degrees(below), quantile) * error)
 
     def _degrees(self, below: Floats) -> float:
-        """Return Bell and McCaffrey's degrees of freedom for clusters of these weights:
-        W^2 / (sum(w^2) + sum(o)^2 - sum(o^2)), with o = w^2 / (W - w)."""
+        """Return Bell and McCaffrey's degrees of freedom, W^2 / (sum(w^2) + sum(o)^2 - sum(o^2)),
+        with cluster sums w of `below`, W = sum(w) and o = w^2 / (W - w)."""
         whole, parts = below.sum(), self._cluster_sums(below)
         others = parts**2 / (whole - parts)
         return float(whole**2 / (np.sum(parts**2) + others.sum() ** 2 - np.sum(others**2)))
@@ -267,7 +267,7 @@ def _wilson(share: float, n: float, quantile: float = NORMAL) -> tuple[float, fl
 
 
 def _kappa(cells: NDArray[Any]) -> Floats:
-    """Return (agreed - chance) / (1 - chance) per column of counts: all, yes, yes, agreed."""
+    """Return (agreed - chance) / (1 - chance) per column of counts, with the rows of `kappa`."""
     n, one, other, agreed = np.asarray(cells, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         # The share on which independent judges agree: both say yes, or both no.
@@ -277,7 +277,7 @@ def _kappa(cells: NDArray[Any]) -> Floats:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return p values corrected for their number (Holm, Scand J Statist 6, 1979): the k-th
+    """Return p-values adjusted for multiple testing (Holm, Scand J Statist 6, 1979): the k-th
     smallest of m becomes the largest (m - j + 1) p_j for j up to k, at most 1."""
     corrected, least = list(ps), 0.0
     for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):

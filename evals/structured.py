@@ -118,8 +118,8 @@ class StructuredModel:
     async def _reply(
         self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], attempt: int | None
     ) -> str:
-        """Return the model's reply as text. The cache, but not the model, tells attempts apart.
-        Without `attempt` only readable replies are cached. Raises as `ask`."""
+        """Return the model's reply as text. `attempt` is part of the cache key, but not sent to the
+        model; without it only readable replies are cached. Raises as `ask`."""
         endpoint = set_address(self.model.partition("/")[0])
         request = self._request(prompt, data, capabilities(self.model))
         facts = {**request, "form": form.model_json_schema(), "endpoint": endpoint}
@@ -224,7 +224,7 @@ class ResponseCache:
             _log.warning("response %s can't be cached: %s", key, error)
 
     def spent_on(self, model: str) -> Spent:
-        """Return the cost of all responses; one without usage counts as the longest possible."""
+        """Return the cost of all responses; one without usage is priced as the longest possible."""
         keys = [each.stem for each in self._folder.glob("??/*.json")]
         usages = [response.usage for key in keys if (response := self.get(key)) is not None]
         known = [each for each in usages if each is not None]

@@ -4,20 +4,20 @@
     python examples/grpo_in_one_file.py start --out trained
     art-e ask -m local:trained --recipe start --db INBOX "QUESTION"
 
-`art-e train grpo --recipe nano --init start` trains the same with TRL; a test compares the first
-steps of both. Inbox, episode, judge and reward are the project's own. What a long run needs besides
+`art-e train grpo --recipe nano --init start` does the same with TRL; a test compares the first
+steps of both. Inbox, episode, judge and reward are the project's own. What else a long run needs
 is left out: resuming, validations, alarms, several GPUs, vLLM (see `training/grpo.py`).
 
-A batch has G questions, and the model plays N episodes of each, as it is now. Each episode earns a
-reward R. Its advantage compares it with the other episodes of its question:
+A batch has G questions, and the model plays N episodes of each with its current weights. An episode
+earns a reward R. Its advantage compares it with the other episodes of its question:
 
     A = (R - mean of the question's N rewards) / (std of all G N rewards + 1e-4)
 
 If A > 0, the tokens that the model wrote in the episode become likelier, otherwise less likely.
 What the tools returned is context and carries no loss. A batch serves several optimizer steps, so
-from the second one on the model is no longer the one that played the episodes. Let r be a token's
-probability now, divided by its probability when it was sampled. A step on T sampled tokens
-minimizes (DAPO, Yu et al., arXiv:2503.14476)
+from the second one on, the weights differ from those that played the episodes. Let the importance
+ratio r be a token's probability now, divided by its probability when it was sampled. A step on T
+sampled tokens minimizes (DAPO, Yu et al., arXiv:2503.14476)
 
     L = -1/T sum over these tokens of min(min(r, 3) A, clip(r, 0.8, 1.2) A)
 
@@ -118,7 +118,7 @@ def generate(
     return [turn[: [*turn, start.end_id].index(start.end_id) + 1] for turn in turns]
 
 
-# ---- 2. Pay: a judge compares the answers with the gold ones, and the reward weighs the verdicts.
+# ---- 2. Reward: a judge compares answers with the gold ones; the reward weighs its verdicts.
 
 
 async def judge_all(episodes: Sequence[Episode], name: str) -> list[Scored]:
@@ -168,7 +168,7 @@ def advantages_of(rewards: Tensor, group: int) -> Tensor:
 def log_probabilities(model: Any, batch: Batch) -> Tensor:
     """Return the log-probability of each token given those before it: [episodes, tokens]."""
     logits = model(input_ids=batch.ids, attention_mask=batch.mask).logits
-    # Logits at place t are about token t + 1; the first token has none.
+    # Logits at place t predict token t + 1; nothing predicts the first token.
     of_next = -cross_entropy(logits[:, :-1].transpose(1, 2), batch.ids[:, 1:], reduction="none")
     return torch.cat([torch.zeros_like(of_next[:, :1]), of_next], 1)
 
@@ -221,10 +221,10 @@ def train(
         advantages = advantages_of(rewards[chosen], table.rollouts)
         kept = [transcripts[place] for place in chosen]
         batch = batch_of(model, kept, advantages, table.micro_batch)
-        own_tokens = batch.own.sum() / table.minibatches  # the mean of a step's episodes
+        own_tokens = batch.own.sum() / table.minibatches  # T, as the mean of the batch's steps
         for places in torch.randperm(len(kept)).chunk(table.minibatches):
             loss = 0.0
-            # Gradients add up over passes of as many episodes as memory holds.
+            # Accumulate gradients over passes of `micro_batch` episodes, which fit into memory.
             for part in torch.split(places, table.micro_batch):
                 part_loss = loss_of(model, batch.rows(part)) / own_tokens
                 torch.autograd.backward(part_loss)

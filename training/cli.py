@@ -43,7 +43,7 @@ _RECIPES = f"{', '.join(toml_names('recipe'))}, or a TOML file."
 RecipeOption = Annotated[str, Option("--recipe", metavar="NAME|FILE", help=_RECIPES)]
 SetOption = Annotated[
     list[str] | None,
-    Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
+    Option("--set", metavar="[TABLE.]FIELD=VALUE", help="Change that file; may be repeated."),
 ]
 InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to start from.")
@@ -83,7 +83,7 @@ def plan(
     tokens = f"whole episodes of {chosen.episode.episode_tokens:,} tokens"
     hours = (f"{part} {rough(value)}" for part, value in planned.hours.items())
     print_lines(
-        f"keys and values of {rough(int(planned.room))} {tokens} have room",
+        f"keys and values have room for {rough(int(planned.room))} {tokens}",
         f"hours: {', '.join(hours)}; {rough(planned.batch_seconds)} s a batch;"
         f" ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}"
         + (f", {chosen.runs} runs in all" if chosen.runs > 1 else ""),
@@ -137,7 +137,7 @@ def questions(
 
 
 def _swapped(material: Material, questions: Sequence[Question]) -> Iterator[Question]:
-    """Yield the answerable questions, each asked in an inbox without a mail of all its names."""
+    """Yield the answerable questions, each moved to an inbox in which no mail has all its names."""
     inboxes = sorted({each.inbox_address for each in questions})
     for question in questions:
         names = search_words(question.question)[0]
@@ -173,7 +173,7 @@ def load_material(data: Data, split: Split) -> Material:
             raise UserError(f"there is no golden set at {golden}: {remedy}; {other}")
         questions = load_questions(golden, split)
         check_questions(questions, file)
-    # An unanswerable question has the words of a kind ("like"): that kind must be wanted, too.
+    # An unanswerable question imitates a kind ("like"), which must be among `kinds`, too.
     chosen = [
         row
         for row in questions
@@ -299,7 +299,7 @@ def _train(
             note(f"art-e ask --model local:{folder} QUESTION")
     if paused is not None:
         when = "" if paused.passes else "then "
-        note(f"paused: {paused}; {when}the same command with --resume --out {folder} goes on")
+        note(f"paused: {paused}; {when}continue: the same command with --resume --out {folder}")
         raise typer.Exit(PAUSE if paused.passes else 2)
 
 
@@ -376,7 +376,7 @@ def merge_adapter(checkpoint: Path, out: Path) -> float:
     to `out` atomically, in the base's dtype, with the checkpoint's tokenizer or else the base's.
     Return `rounding_retention`. Raises `UserError` if it can't."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise UserError(f"{out} is there already; name a new folder with --out")
+        raise UserError(f"{out} already exists; name a new folder with --out")
     chosen = checkpoints.best_checkpoint_of(checkpoint)
     base = checkpoints.base_of(chosen)
     if base is None:
@@ -439,6 +439,6 @@ def merge(
         print_json({"out": str(out), "kept": retention})
         return
     if retention < 0.995:
-        rest = "art-e serve BASE --adapter DIR keeps all"
+        rest = "art-e serve BASE --adapter DIR keeps it all"
         note(f"rounding leaves {retention:.0%} of the adapter: {rest}")
     note(f"merged: art-e ask --model local:{out} QUESTION")

@@ -1,6 +1,6 @@
 """Engines that generate turns: transformers on a loaded model, or TRL's trainer (with vLLM).
 
-Both are a `training.rollout.Generate`. Only here are private names of TRL (1.16) and vLLM used."""
+Both are a `training.rollout.Generate`. Private names of TRL (1.16) and vLLM are used only here."""
 
 import contextlib
 import importlib.util
@@ -107,11 +107,11 @@ class Dispatch:
             self._clients = list(map(_client, servers))
             if self._adapter is None and len(servers) > 1:
                 raise UserError(
-                    "whole weights go to one server of vLLM: name one, or set model.lora"
+                    "whole weights can go to only one vLLM server: name one, or set model.lora"
                 )
 
     def at(self, temperature: float) -> "Dispatch":
-        """Set vLLM's temperature (0: greedy)."""
+        """Set vLLM's temperature (0: greedy), and return self."""
         self._trainer.vllm_generation.temperature = temperature
         return self
 
@@ -211,8 +211,8 @@ class Dispatch:
             save_file(weights, folder / "adapter_model.safetensors")
         vllm.accelerator.wait_for_everyone()
         if vllm.mode == "server":
-            # A new name each time: vLLM rereads an adapter that was loaded in place for every
-            # token, and its prefix cache is keyed by the name.
+            # Use a new name each time: for every token vLLM would reread an adapter that was
+            # loaded in place, and its prefix cache is keyed by the name.
             [self._name] = broadcast_object_list([f"{_ADAPTER}-{uuid.uuid4().hex}"])
             where = {"lora_name": self._name, "lora_path": str(folder.resolve())}
             for client in self._clients if vllm.accelerator.is_main_process else ():
@@ -269,8 +269,8 @@ def taking_adapters(rank: int) -> Iterator[None]:
 
 
 def _engine_with_lora(make: Any, rank: int, **options: Any) -> Any:
-    """Make vLLM's engine with LoRA. Asleep it offloads its weights to host memory (level 1): TRL
-    would discard them (level 2), because it sends whole weights again."""
+    """Make vLLM's engine with LoRA. While asleep it keeps its weights in host memory (level 1): TRL
+    would discard them (level 2), because it assumes that it will send all weights again."""
     engine = make(enable_lora=True, max_lora_rank=rank, enable_prefix_caching=True, **options)
     sleep = engine.sleep
     engine.sleep = lambda level: sleep(level=1)

@@ -66,7 +66,7 @@ def _own_turns(messages: Sequence[ChatMessage]) -> list[int]:
 def marked_tokens(
     messages: Sequence[ChatMessage], tokens: ChatTokens, *, last_alone: bool = False
 ) -> MarkedTokens:
-    """Return the tokens up to the model's last turn; its turns (or `last_alone`) carry loss."""
+    """Return the tokens up to the model's last turn; its turns, or the last alone, carry loss."""
     turns = _own_turns(messages)
     transcript = tokens.begin(messages[: turns[0]])
     for place, following in zip(turns, [*turns[1:], None], strict=True):
@@ -167,7 +167,7 @@ def _play(
         episode = material.episode(question, form)
         expert = Expert(episode, entry, Random(f"{seed}/{question.id}"), noise, form.spaced)
         expert.play()
-        # Otherwise the expert decides by what only it knows, which a model can't learn.
+        # Otherwise the expert used knowledge that no mail showed, which a model can't learn.
         if not expert.lost and expert.saw_evidence():
             conversations.append(((noise, question.id), episode.messages))
     return conversations
@@ -176,9 +176,9 @@ def _play(
 @dataclass(eq=False)
 class Expert:
     """Plays `episode` knowing the answer and gold mails of `planted`, with mistakes drawn by `rng`.
-    With `leading_space` a text in its calls keeps the space before its source: a small model copies
-    tokens, and those of a word differ after a space. It is `lost` if searches for all words missed
-    a gold mail."""
+    With `leading_space` a text in its calls keeps the space that precedes it in its source, because
+    a small model copies tokens, and a word's tokens differ after a space. It is `lost` if searches
+    for all words missed a gold mail."""
 
     episode: Episode
     planted: Planted

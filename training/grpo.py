@@ -2,15 +2,15 @@
 
 TRL computes advantages and losses. Read a step in this order: `grpo.py` sets TRL up, `roller.py`
 takes the step's questions, `rollout.py` runs their episodes turn by turn, `engine.py` generates,
-`roller.py` asks the judges, `reward.py` pays, and TRL trains on the tokens. At intervals
-`validation.py` asks held-out questions.
+`roller.py` asks the judges, `reward.py` computes the rewards, and TRL trains on the tokens. At
+intervals `validation.py` asks held-out questions.
 
-With the reward R of an episode, its advantage is A = (R - mean of its group) / (std of the batch +
-1e-4), and the loss of a batch of N own tokens (DAPO, Yu et al., 2025) is
+An episode with the reward R has the advantage A = (R - mean of its group) / (std of the batch +
+1e-4). The loss of an optimizer step on N tokens that the model sampled (DAPO, Yu et al., 2025) is
 
-    -1/N sum over own tokens of min(min(r, RATIO_CAP) A, clip(r, 0.8, 1.2) A)
+    -1/N sum over these tokens of min(min(r, RATIO_CAP) A, clip(r, 0.8, 1.2) A)
 
-where r is a token's probability by the trained model over that by the model that sampled it."""
+with the importance ratio r = p(token | current weights) / p(token | weights that sampled it)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -84,7 +84,7 @@ class AgentTrainer(GRPOTrainer):
         # Over the passes before the batch's first step: the sum of r, and the number of tokens.
         self._ratios = torch.zeros(2)
         self._own = self._scores = torch.zeros(0)
-        # A large model gets the episodes of a pass as one row; a small one is bound by launches.
+        # Join a pass's episodes into one row for large models; small ones wait for kernel launches.
         self._joins = recipe.model.base is not None
         passes, form = table.passes(training.processes.count), recipe.episode
         # The roller chooses the questions; TRL counts rows and groups.
@@ -98,7 +98,7 @@ class AgentTrainer(GRPOTrainer):
             temperature=TEMPERATURE, loss_type="dapo", beta=0.0,
             learning_rate=table.rate, lr_scheduler_type=_SCHEDULES[table.schedule],
             warmup_steps=table.warmup, logging_steps=1, ddp_find_unused_parameters=False,
-            # std of the batch: that of a group magnifies tiny differences.
+            # Divide by the batch's std: a group's own would magnify tiny differences.
             scale_rewards="batch",
             delta=RATIO_CAP,
             # Rows stay in the order in which they were asked.
@@ -129,7 +129,7 @@ class AgentTrainer(GRPOTrainer):
             self.batch = self.roller.roll(questions, step, self.dispatch)
         else:
             played = (self._pending or self._start_rollout(self._aside, step)).result()
-            # One step off-policy: r corrects for the steps of weights in between.
+            # Off-policy by one batch: r corrects for the weight updates in between.
             after = step + self.table.minibatches
             self._pending = (
                 self._start_rollout(self._aside, after) if after <= self.table.steps else None
@@ -146,14 +146,14 @@ class AgentTrainer(GRPOTrainer):
             return aside.submit(self.roller.played, questions, step, self.dispatch)
 
     def _generate(self, prompts: list[Any]) -> Any:
-        # TRL sends weights now, so wait for the batch that the older ones roll out.
+        # TRL will now send new weights, so wait for the batch that the old ones roll out.
         wait([self._pending] if self._pending else [])
         usual: Any = super()._generate
         return usual(prompts)
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """Keep vLLM awake with the newest weights, after the batch that older ones roll out."""
+        """Wait for the batch that old weights roll out; keep vLLM awake with the newest weights."""
         wait([self._pending] if self._pending else [])
         with self.dispatch.awake():
             yield
@@ -180,7 +180,7 @@ class AgentTrainer(GRPOTrainer):
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any
     ) -> Any:
         usual = super()._get_per_token_logps_and_entropies
-        # Log-probabilities (rows, completion columns). With gradients: the numerators of r.
+        # Returns log-probabilities (rows, completion columns). With gradients: numerators of r.
         if torch.is_grad_enabled():  # a packed batch
             if self._joins:
                 with self.accelerator.autocast():
@@ -190,7 +190,7 @@ class AgentTrainer(GRPOTrainer):
                 scores = usual(model, input_ids, attention_mask, *args, **options)
             self._scores = scores[0].detach()
             return scores
-        # Without: the denominators of r. vLLM returns nan for tokens that it did not score.
+        # Without gradients: denominators of r. vLLM returns nan for tokens that it did not score.
         if self._sampled is not None:
             rows = pad_sequence(list(map(torch.tensor, self._sampled)), batch_first=True)
             return rows.nan_to_num().to(input_ids.device), None, None
@@ -204,8 +204,8 @@ class AgentTrainer(GRPOTrainer):
         self._own = mask = inputs["completion_mask"] * inputs["tool_mask"]
         loss = usual(model, inputs)
         steps, place = self.args.gradient_accumulation_steps, self._step
-        # Until the batch's first step the weights are those that sampled it (without `overlap`), so
-        # r differs from 1 only because the engine and the trainer round differently.
+        # Before the batch's first step the weights are still those that sampled it (without
+        # `overlap`), so r differs from 1 only because engine and trainer round differently.
         old = inputs.get("old_per_token_logps") if self._sampled else None
         if old is not None and place % self.args.steps_per_generation < steps:
             ratios = (self._scores - old).exp()

@@ -27,7 +27,7 @@ from training.recipe import Grpo, Judging, Recipe, Sft
 # reward's component `relative`, which moves an episode only within its outcome's band: it can't
 # lift a wrong answer above "I don't know".
 
-# Characters of all rollouts in a call, and the fewest left of an observation.
+# Maximum characters of all rollouts in a call, and the least to which a text is cut.
 CHARS, FEWEST_CHARS = 24_000, 160
 PROMPT = prompt_text(__package__, "ranking")
 
@@ -151,8 +151,8 @@ class JudgeFee:
 
 
 def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
-    """Return the fees of judges that are models, at `mails` read per episode. Both judges judge
-    held-out episodes, the reward's also those of GRPO, which the relative judge compares."""
+    """Return the expected fees of judges that are models, if an episode reads `mails` mails. Both
+    judges judge held-out episodes, the reward's also GRPO's, which the relative judge compares."""
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
     held_out *= recipe.runs

@@ -1,6 +1,6 @@
 """The optimizer of small models, and the packing that saves TRL's trainers padding.
 
-`MuonAdamW` teaches a small new model sooner to copy names and numbers."""
+With `MuonAdamW` a small new model learns to copy names and numbers in fewer steps."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ FLAT = 1e-6  # smaller differences of rewards and advantages are rounding
 
 # ---- Packing: less padding, the same gradients.
 
-# The loss is a sum over own tokens, L = sum_i A_i f(token i): neither the order of rows nor columns
-# of padding change its gradient, and a row with A = 0 adds nothing to it.
+# The loss is a sum over own tokens, L = sum_i A_i f(token i), so neither the order of rows nor
+# padding columns change its gradient, and a row with A = 0 adds nothing to it.
 
 
 @contextlib.contextmanager
@@ -40,9 +40,9 @@ def own_tokens_scored() -> Iterator[None]:
 def packed(
     batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1, even: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the rows of TRL's `batches` in as many batches without columns of padding: within each
-    of the `minibatches` sorted by length, or (`even`) spread so that batches have similar numbers
-    of tokens. A row without an advantage keeps one token."""
+    """Distribute the rows of TRL's `batches` over as many batches, without columns of only padding.
+    Within each of the `minibatches`, sort rows by length, or (`even`) deal them out so that batches
+    have similar numbers of tokens. Cut rows with A = 0 to one completion token."""
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
@@ -54,7 +54,7 @@ def packed(
     parts: list[Tensor] = []
     number = len(batches) // minibatches
     for rows in torch.arange(len(lengths), device=lengths.device).chunk(minibatches):
-        # Deal out the sorted rows, for parts of similar sums; or cut them, for little padding.
+        # Deal out the sorted rows, for similar sums of tokens; or cut them, for similar lengths.
         order = rows[lengths[rows].argsort(stable=True)]
         parts += [order[at::number] for at in range(number)] if even else order.chunk(number)
     return [
@@ -90,7 +90,7 @@ def attention_by_episode(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     *, episodes: Sequence[int] | None = None, **options: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """Return transformers' sdpa attention. In a row of `episodes` with those lengths n_i, each
+    """Return transformers' sdpa attention. If a row joins `episodes` of the lengths n_i, each
     attends only to itself, by a causal kernel: sum n_i^2 work instead of a mask's (sum n_i)^2."""
     attend: Any = sdpa_attention_forward
     if episodes is None:
@@ -106,7 +106,7 @@ def scored_as_one(model: Any, ids: Tensor, mask: Tensor, counted: Tensor) -> tup
     there, count = mask.bool(), counted.size(1)
     labels = ids.new_full(ids.shape, -100)
     labels[:, -count:][counted.bool()] = ids[:, -count:][counted.bool()]
-    # Logits at place t predict token t + 1, so labels move left; an episode's last one has none.
+    # Logits at place t predict token t + 1, so labels move left; an episode's last place has none.
     labels = torch.cat([labels[:, 1:], ids.new_full((len(ids), 1), -100)], 1)
     # (rows, columns)[there][None] is (1, sum n_i), in which each episode's positions start at 0.
     scores = model(
@@ -140,7 +140,7 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 class WithoutBfloat16(TorchFunctionMode):
     """Keeps tensors in float32 that code would convert to bfloat16, which many CPUs only emulate:
-    Muon's products take them 20 times as long."""
+    Muon's matrix products would take 20 times as long."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return args[0].clone() if func is Tensor.bfloat16 else func(*args, **(kwargs or {}))

@@ -1,4 +1,4 @@
-"""Plans of GRPO by a recipe: memory, hours, money.
+"""Plan the memory, hours and cost of GRPO by a recipe.
 
     art-e train plan --recipe talk --gpu h100-80gb
 
@@ -26,7 +26,7 @@ class Gpu(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A Qwen2 or Qwen3: widths of all heads together; `tied` embeddings are the output weights."""
+    """A Qwen2's or Qwen3's shape; widths cover all heads, `tied` embeddings are output weights."""
 
     layers: int
     hidden: int
@@ -67,7 +67,7 @@ def shape_of(model: ModelTable) -> Shape:
     name = re.search(r"Qwen(2\.5|3)-[\d.]+B", model.base or "")
     if name is None or name[0] not in PUBLISHED:
         names = ", ".join(PUBLISHED)
-        raise UserError(f"the shape of {model.base} is not known: --set model.base= one of {names}")
+        raise UserError(f"unknown shape of {model.base}: set model.base to one of {names}")
     return PUBLISHED[name[0]]
 
 
@@ -127,7 +127,7 @@ class TrainingPlan:
 def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
     """Plan a recipe on `count` GPUs, half of them for vLLM's server if any. Raises `UserError`."""
     if gpu not in GPUS:
-        raise UserError(f"no GPU {gpu!r} is known; there are {', '.join(GPUS)}")
+        raise UserError(f"unknown GPU {gpu!r}; choose one of {', '.join(GPUS)}")
     if (grpo := recipe.grpo) is None:
         raise UserError(f"the recipe {recipe.name} has no table [grpo] to plan; use another")
     by_server = grpo.vllm is not None and grpo.vllm.mode == "server"
@@ -140,7 +140,7 @@ def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
     over = {name: sum(parts.values()) - work.bytes for name, parts in memory.items()}
     faults = [f"{name}: {size / 1e9:.2g} GB too much" for name, size in over.items() if size > 0]
     if room < 1:
-        faults.append(f"one whole episode of {recipe.episode.episode_tokens:,} tokens has no room")
+        faults.append(f"no room for one whole episode of {recipe.episode.episode_tokens:,} tokens")
     return TrainingPlan(
         recipe.name, work.shape.parameters, work.trained, gpu,
         {"train": work.train, "serve": serve}, memory, room,
@@ -181,7 +181,7 @@ class _Work:
             parts = {"vLLM's weights": weights, "vLLM": VLLM_BYTES, "keys and values": left}
             generating, room = ({} if self.serve else held) | parts, left / keys
         else:
-            # One layer's keys and values exist twice; the longest prompt is the last one.
+            # The cache grows by copying a layer at a time; the last turn's prompt is the longest.
             keys += keys // shape.layers
             prompt = longest * (8 * shape.hidden + (10 if model.lora else 6) * shape.intermediate)
             parts = {"keys and values": self.at_once * keys, "prompts": self.at_once * prompt}
@@ -193,9 +193,9 @@ class _Work:
         return {"generating": generating, "training": training}, room
 
     def _activations(self, tokens: float) -> float:
-        """Return the bytes that autograd stores: a layer 36 per unit of its width and 9 per unit of
-        its MLP's; recomputed, its input, and one layer in full. Logits: TRL's tiles of 4,096 x
-        32,768 in bfloat16, gradients in float32. Whole weights have autocast's bfloat16 copies."""
+        """Return the bytes that autograd stores. Per token, a layer takes 36 per unit of its width
+        and 9 per unit of its MLP's; if recomputed, its input, and one layer in full. Logits: TRL's
+        tiles (4,096 x 32,768, bfloat16), float32 gradients. Whole weights add bfloat16 copies."""
         shape, model = self.shape, self.recipe.model
         layer, inputs = 36 * shape.hidden + 9 * shape.intermediate, 2 * shape.layers * shape.hidden
         stored = inputs + layer if model.checkpointing else shape.layers * layer
@@ -215,8 +215,8 @@ class _Work:
             learning += a_pass / SCORE_SHARE
         # Every pass waits for its kernel launches, however short it is.
         launches = shape.layers * PASS_MS / 1e3 / 3600 / grpo.micro_batch
-        # Every generated token reads weights, keys and values. On average 0.6 of a growing episode
-        # exist, which transformers reads again in each of four turns.
+        # Every generated token reads weights, keys and values. On average 0.6 of an episode exists
+        # while it grows; transformers reads that much again in each of four turns.
         there, generators = 0.6 * episode.tokens, self.serve or self.train
         held = 2 * shape.parameters + self.at_once / 2 * there * 4 * shape.layers * shape.kv_width
         token = held / (self.gpu.gb_per_second * 1e9 * DECODE_SHARE) + VLLM_STEP_S

@@ -2,9 +2,9 @@
 
     accelerate launch --config_file training/launch/ddp.yaml -m art_e train grpo ...
 
-accelerate or torchrun starts them and ends all when one ends; without a launcher there is one.
-They exchange a few objects a step, by the same calls in the same order; trainers sync the weights.
-"""
+accelerate or torchrun starts them, and stops all when one ends; without a launcher there is one.
+They exchange a few objects per step, by the same collective calls in the same order; trainers
+synchronize the weights."""
 
 import contextlib
 import ctypes
@@ -77,8 +77,8 @@ def launched() -> Processes:
 
 
 class PausedError(Exception):
-    """The reason why a run pauses. It `passes` if the same command can resume later: time was up,
-    or a provider down. Otherwise the user has to change something first: a limit, a key."""
+    """The reason why a run pauses. If it `passes`, the same command can resume later: time was up,
+    or a provider was down. If not, the user has to change something first: a limit, a key."""
 
     def __init__(self, reason: str, *, passes: bool = True) -> None:
         super().__init__(reason)
@@ -91,8 +91,8 @@ class LostError(Exception):
 
 @contextlib.contextmanager
 def joined() -> Iterator[Processes]:
-    """Join the launched processes while the block runs. Raises `LostError` if another one ended: on
-    the error of a collective call, or on SIGTERM, by which launchers end the rest."""
+    """Join the launched processes while the block runs. Raises `LostError` if another one ended: if
+    a collective call fails, or on SIGTERM, with which launchers stop the remaining processes."""
     processes = launched()
     if processes.count == 1:
         yield processes

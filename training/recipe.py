@@ -27,7 +27,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Schedule = Literal["constant", "cosine"]
 Part = Literal["whole", "first", "read", "answer"]
 
-BATCH = 128  # prompts that transformers generates for at a time by default
+BATCH = 128  # default number of prompts in a batch of transformers' generation
 AT_ONCE = 256  # held-out questions that run at a time
 TEMPERATURE = 1.0  # of sampling in training
 HEAD_WIDTH = 64  # dimensions of a head: with 32 a small model copies names less reliably
@@ -53,8 +53,8 @@ class Scratch(RecipeTable):
 
 class ModelTable(RecipeTable):
     """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`.
-    `lora` is the rank of an adapter that is trained instead of the weights of a loaded model (0:
-    all weights, as always of a new one); `bits` 4 means NF4."""
+    `lora` is the rank of an adapter that is trained instead of a loaded model's weights (0: train
+    all weights, as is always done with a new model); `bits` 4 means NF4."""
 
     base: str | None = None
     scratch: Scratch | None = None
@@ -154,8 +154,8 @@ class SftStage(RecipeTable):
 
 
 class Sft(RecipeTable):
-    """The warm start, on the scripted expert with error rates `noise`, or on stored episodes. If
-    `early_noise` applies to all stages but the last, only the last one's checkpoints are chosen."""
+    """The warm start, on the scripted expert with error rates `noise`, or on stored episodes. With
+    `early_noise`, all stages but the last use it, and only the last stage's checkpoints count."""
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
     noise: Noise = Noise()
@@ -224,7 +224,9 @@ class Grpo(RecipeTable):
     def passes(self, processes: int) -> int:
         """Return a process's forward passes per batch. Raises `UserError` if not an integer."""
         if self.questions % processes or self.spare % processes:
-            fault = f"{self.questions} questions and {self.spare} spare ones a step can't be shared"
+            fault = (
+                f"{self.questions} questions and {self.spare} spare ones a batch can't be shared"
+            )
             remedy = f"set grpo.questions and grpo.spare to multiples of {processes}"
             raise UserError(f"{fault} by {processes} processes: {remedy}")
         episodes = self.questions // processes * self.rollouts
@@ -260,7 +262,7 @@ class Preference(RecipeTable):
 
 
 class Judging(RecipeTable):
-    """The judges: `reward` in training, `validation` on held-out questions, another model so that
+    """The judges: `reward` in training, `validation` on held-out questions: another one, so that
     reward hacking shows. "f1" suits the exact answers of worlds. `relative` compares the rollouts
     of a question (`training.judging`). `questions`, `test_questions`: sizes of both sets."""
 
@@ -290,7 +292,9 @@ class Recipe(RecipeTable):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if (self.judging.relative is None) != (self.reward.relative == 0):
-            raise ValueError("judging.relative and reward.relative go together: set both or none")
+            raise ValueError(
+                "judging.relative and reward.relative go together: set both or neither"
+            )
         reward, held_out = self.judging.reward, self.judging.validation
         if not self.data.has_worlds("validation"):
             # With training worlds the golden set is synthetic too, as nano's.

@@ -50,7 +50,7 @@ Stage = Literal["ingest", "golden", "baselines", "sft", "grpo", "evaluation", "r
 STAGES: tuple[Stage, ...] = get_args(Stage)
 # In a reproduction's folder; each file in STAMPS holds a command that is done.
 STAMPS, INBOX, GOLDEN, TEST = "done", "inbox.duckdb", "golden", "test"
-# Temperature of a control: how much of the gain does cooler sampling of the start give?
+# Temperature of a control: how much of the gain does a lower one give the initial model?
 COOL = "0.4"
 _LIMIT = re.compile(r" --max-cost \S+")
 
@@ -79,7 +79,7 @@ class Profile(RecipeTable):
 
 
 class Command(NamedTuple):
-    """A command of the chain; one that `makes_run` can resume the run of its name."""
+    """A command of the chain. If it `makes_run`, the run has its name and can be resumed."""
 
     stage: Stage
     name: str
@@ -94,7 +94,7 @@ class Command(NamedTuple):
         """Return True if its stamp exists. Raises `UserError` if another command left it."""
         stamp = out / STAMPS / self.name
         done = stamp.read_text("utf-8") if stamp.exists() else None
-        # A limit decides whether a step finishes, not its result.
+        # A cost limit decides whether a step finishes, but does not change its result.
         if done is not None and _LIMIT.sub("", done) != _LIMIT.sub("", self.line):
             raise UserError(f"{self.name} was done by another command ({done}): give another --out")
         return done is not None
@@ -107,7 +107,7 @@ class Command(NamedTuple):
             note(f"{self.name}: {shlex.join(['art-e', *words])}")
             if run_art_e(words, out):
                 raise UserError(f"{self.name} failed, see above; run this again to resume")
-        # Some of the questions would give other figures.
+        # With only some of the questions, the figures would differ.
         if (self.makes_run and not run.complete) or (self.stage == "golden" and _cut(out / GOLDEN)):
             raise UserError(f"{self.name} was cut short: run this again, with a higher --max-cost")
         write_whole(out / STAMPS / self.name, self.line)
@@ -121,8 +121,8 @@ def _cut(golden: Path) -> bool:
 
 
 def steps(profile: Profile, out: Path) -> Iterator[Command]:
-    """Yield the commands. Run each before asking for the next: which seed is tested depends on the
-    training. Before training the first seed stands in for the best."""
+    """Yield the commands. Run each before taking the next, because training decides which seed is
+    tested. Until then, the first seed stands in for the best."""
     # Absolute, because the commands run in another folder.
     paths = [(each, expanded(each)) for each in profile.sources]
     mail = [str(path.resolve()) if path.exists() else each for each, path in paths]
@@ -211,7 +211,7 @@ def reproduce(
         _show(chosen, chain, left, missing, report, as_json)
         return
     if missing:
-        raise UserError(f"{'; '.join(missing)}. --until STAGE stops before that is needed")
+        raise UserError(f"{'; '.join(missing)}. --until STAGE stops before they are needed")
     (folder / STAMPS).mkdir(parents=True, exist_ok=True)
     with locked(folder / ".lock", f"another process works on {folder}; give another --out"):
         for step in steps(chosen, folder):
@@ -301,7 +301,7 @@ def episodes_of_test(folder: Path, seed: int = 0) -> dict[str, list[Scored]]:
 
 
 def over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Return the figures of start, trained and gain over all seeds, by way of sampling."""
+    """Return "start", "trained" and "gain" over all seeds, for each of the `WAYS` of sampling."""
     pooled: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
     for way, sides in pooled.items():
         old, new = (

@@ -12,8 +12,8 @@ An episode has one of five outcomes, which keep their order whatever the weights
 Its reward is the base of its outcome, minus `format` for malformed calls, plus sum_k w_k s_k over
 the components k that the outcome can earn, with shares s_k from 0 to 1. `RewardWeights` rejects
 weights under which a worse outcome could earn more. The defaults give the reference's bands:
-correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1. A right abstention earns finding,
-reading and citing in full, so that every kind of question is worth the same."""
+correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1. A right abstention earns `found`,
+`read` and `sources` in full, so that every kind of question is worth the same."""
 
 import dataclasses
 import itertools
@@ -36,8 +36,8 @@ Base = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class RewardWeights(BaseModel, extra="forbid", frozen=True):
-    """The weights: five are an outcome's base, to which the other components add. `correct` and
-    `concision` are fixed, because only differences between weights matter to GRPO."""
+    """The weights. Five are the bases of the outcomes, to which the other components add. `correct`
+    and `concision` are fixed, because only differences between weights matter to GRPO."""
 
     correct: ClassVar[float] = 1.1
     abstained: Base = 0.1

@@ -32,7 +32,7 @@ from training.run import TrainingRun, mean_of
 # (in seconds), for ten minutes in all: most outages are shorter. Then the run pauses.
 MOST_UNJUDGED = 0.1
 WAITS, OUTAGE_S = (10.0, 20.0, 40.0, 80.0, 150.0, 300.0), 600.0
-# Episodes judged at a time: providers refuse more requests.
+# Episodes judged at a time; providers refuse more concurrent requests.
 JUDGED_AT_ONCE = 32
 
 # ---- From episodes to verdicts and rewards.
@@ -43,8 +43,8 @@ async def score(
     judges: Sequence[Judge], weights: RewardWeights, run_id: str, model: str,
 ) -> list[Scored]:  # fmt: skip
     """Return all episodes with verdicts and rewards. The first judge decides; if it fails there is
-    no reward. Wait out an outage. A group's `settings`, its trajectories' policy, decide episode
-    ids, so that a resumed run assigns the same ones."""
+    no reward. Wait out an outage. `settings` has the policy of each group's trajectories, from
+    which episode ids are derived, so that a resumed run assigns the same ones."""
 
     async def score_one(case: tuple[Rollout, int, dict[str, Any]]) -> Scored:
         (episode, _), number, policy = case
@@ -161,7 +161,7 @@ class Roller:
         everyone = gather([each for group in scored for each in group])
         training.add_episodes(everyone)
         spread = list(map(has_spread, in_groups(everyone, size)))
-        # Train on groups with spread, filled up with flat ones; the spare ones come last.
+        # Prefer groups with spread, then fill up with flat ones; in each kind spare ones are last.
         count = self.table.questions // training.processes.count
         places = sorted(range(len(groups)), key=lambda place: not has_spread(scored[place]))
         chosen = sorted(places[:count])

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def in_passes(values: Sequence[T], number: int, key: str) -> list[T]:
-    """Return the first `number` values of repeated passes, each shuffled by `key`."""
+    """Return the first `number` values of repeated passes, each shuffled with a seed from `key`."""
     order: list[T] = []
     for index in range(-(-number // len(values))):  # rounded up
         part = list(values)
@@ -65,8 +65,8 @@ class Material(NamedTuple):
 
 @dataclass(slots=True)
 class Transcript:
-    """The tokens of a conversation. `sampled` marks those of `completion_ids` by the model;
-    `logprobs` are theirs and 0.0 for the others, or None if the engine returns none."""
+    """The tokens of a conversation. `sampled` marks the `completion_ids` that the model sampled;
+    `logprobs` has 0.0 for the others, and is None if the engine returns no log-probabilities."""
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Transcript:
     def add(
         self, ids: Sequence[int], *, sampled: bool, logprobs: Sequence[float] | None = None
     ) -> None:
-        """Append a `sampled` turn, with its end token if reached, or context."""
+        """Append the tokens of a `sampled` turn (with its end token if reached) or of context."""
         before = self.logprobs or [0.0] * len(self.completion_ids)
         if logprobs is not None or self.logprobs is not None:
             self.logprobs = [*before, *(logprobs or [0.0] * len(ids))]
@@ -117,7 +117,7 @@ class ChatTokens:
         return str(self._tokenizer.decode(list(ids[:end])))
 
     def between(self, observations: Sequence[ChatMessage], *, cut: bool = False) -> list[int]:
-        """Return the tokens between two turns, with the first one's end token if it was `cut`."""
+        """Return the tokens between two turns, after the end token that a `cut` turn lacks."""
         marker = uuid.uuid4().hex
         reply: ChatMessage = {"role": "assistant", "content": marker}
         rendered = self._render([_PROBE, reply, *observations])
@@ -207,7 +207,7 @@ def roll_out(
         if len(transcript.ids) + form.turn_tokens > form.episode_tokens:
             episode.cut_off()
     going = [each for each in rollouts if not each.episode.done]
-    # Two turns, and the note between them that replaces the observations of a call.
+    # Room for two more turns and, between them, the note that replaces overlong observations.
     spare = 2 * form.turn_tokens + len(tokens.between([_LAST], cut=True))
 
     def follow(place: int, turn: Turn) -> list[int] | None:

@@ -36,8 +36,8 @@ from training.recipe import Setting
 STATE = "run.json"
 # Minutes between checkpoints: a preempted machine loses no more training than that.
 CHECKPOINT_MINUTES = 10.0
-# Marks a pause that the same command can resume. For launchers: torchrun and accelerate replace the
-# exit code of their processes by 1.
+# File that marks a pause that the same command can resume. Launchers need it, because torchrun and
+# accelerate replace the exit code of their processes by 1.
 PAUSED = "PAUSED"
 _PREFIX = "checkpoint-"
 
@@ -50,10 +50,10 @@ STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums so
+    """One optimizer step, with the `seconds`, `tokens` (generated or trained on) and `cost_usd` so
     far. `accuracy` covers answerable questions. Of the `groups`, `flat_groups` had equal rewards,
-    spare ones `replaced` some of them, and `unranked` were not compared; `unjudged` counts
-    episodes. `entropy` is in nats a token, `ratio_mean` is of p_trainer / p_vllm over tokens."""
+    spare ones `replaced` some, and `unranked` were not compared; `unjudged` counts episodes.
+    `entropy` is in nats per token, `ratio_mean` the mean of p_trainer / p_vllm over tokens."""
 
     step: int
     seconds: float
@@ -127,11 +127,11 @@ def read_steps(folder: Path) -> list[Step]:
 
 # ---- Alarms: reasons to look at a run; they don't stop it.
 
-# Batches in a mean. If a question's rollouts are alike, a share p of 8 questions has the standard
-# deviation sqrt(p (1 - p) / 8) <= 0.18; over 8 batches, 0.06.
+# Batches in a mean. If a question's rollouts all end alike, a share p over a batch of 8 questions
+# has the standard error sqrt(p (1 - p) / 8) <= 0.18, and over 8 batches 0.06.
 WINDOW = 8
-# Collapse: least share of abstentions, least rise above the start's (learning to abstain from
-# unanswerable questions raises it by a quarter or a third), and least fall of accuracy.
+# Collapse needs at least this share of abstentions, this rise above the initial share (learning to
+# abstain on unanswerable questions raises it by a quarter or a third), and this fall of accuracy.
 NEARLY_ALL, FAR_ABOVE, FALLEN = 0.85, 0.35, 0.1
 # Alarming shares of flat groups: if most episodes fail, and if more than MOSTLY_RIGHT are right
 # (six successful runs of nano reached 0.73 to 0.82).
@@ -155,7 +155,7 @@ def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[
 
 
 def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> TrainingAlarm | None:
-    """Detect a policy that abstains nearly always and used to answer right."""
+    """Detect a policy that used to answer right and now abstains nearly always."""
     now, accuracy = _recent(steps, "abstention"), _recent(steps, "accuracy")
     if now is None or accuracy is None or not validations:
         return None
@@ -169,7 +169,7 @@ def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> Traini
     return TrainingAlarm(
         "collapse to abstention",
         f"{now:.0%} of the episodes of the last {WINDOW} batches abstain, {start:.0%} did at the"
-        f" start, and accuracy fell from {best:.0%} to {accuracy:.0%}: begin again from the best"
+        f" start, and accuracy fell from {best:.0%} to {accuracy:.0%}: restart from the best"
         f" checkpoint with a lower grpo.rate{rate}, or with --init from a start that"
         " answers more right; a lower reward.abstained makes abstention pay less",
     )
@@ -189,7 +189,7 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
     return TrainingAlarm(
         "no spread",
         f"{flat:g} of {groups:g} groups of the last {WINDOW} batches have no spread in reward;"
-        f" {advice}; more grpo.rollouts a question help too",
+        f" {advice}; more grpo.rollouts per question help too",
     )
 
 
@@ -200,7 +200,7 @@ def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAl
         return None
     return TrainingAlarm(
         "engine against trainer",
-        f"a sampled token is {ratio:.2f} times as likely to the trainer as to vLLM (mean of"
+        f"a sampled token is {ratio:.2f} times as likely under the trainer as under vLLM (mean of"
         f" the last {WINDOW} batches): install the locked versions (make gpu), or turn vLLM off"
         " (--set grpo.vllm.mode=off)",
     )
@@ -295,7 +295,7 @@ class TrainingRun:
     def time_is_up(self) -> PausedError | None:
         if self.minutes is None or time.perf_counter() - self._started < 60 * self.minutes:
             return None
-        return PausedError(f"{self.minutes:g} minutes are over")
+        return PausedError(f"the {self.minutes:g} minutes are over")
 
     @property
     def checkpoint_due(self) -> bool:

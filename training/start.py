@@ -56,7 +56,7 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
     loaded = load_checkpoint(base, adapter, exact=whole, bits=table.bits, sharded=sharded())
     written = str(loaded.tokenizer.chat_template)
     if "last_query_index" in written and "<function=" not in written:
-        # Qwen3's own drops the reasoning of earlier turns, so it can't be trained turn by turn.
+        # Qwen3's own template drops earlier reasoning, which rules out training turn by turn.
         loaded.tokenizer.chat_template = qwen3_training_chat_template
     if adapter is not None:
         for parameter_name, parameter in loaded.model.named_parameters():
@@ -170,7 +170,7 @@ def make_tokenizer(
 
 
 def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForCausalLM:
-    """Return new float32 weights for `tokenizer`, which end a turn as Qwen2.5 does."""
+    """Return a new float32 model for `tokenizer`, with the end token of Qwen2.5's turns."""
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
     config = Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=form.hidden,

@@ -50,12 +50,12 @@ from training.start import Start, adapter_config, keep_float32, load_init, make_
 
 # ---- The warm start.
 
-# Each stage of a run has its batch size and learning rate: short conversations first, whole ones
-# later. A small new model must first learn to copy a name from the question into its search, which
-# first turns alone teach in a tenth of the time.
+# Each stage of a run has its own batch size and learning rate: short conversations come first,
+# whole ones later. A small new model must first learn to copy a name from the question into its
+# search, which it does ten times as fast on first turns alone.
 
 SORTED_BATCHES = 50  # sort by length within this many batches, to save padding
-# Muon's multiple of a stage's rate, for new models, which learn to copy in far fewer steps.
+# Muon's rate as a multiple of the stage's; new models learn to copy in far fewer steps with Muon.
 MUON = 1.4
 
 
@@ -76,7 +76,7 @@ def train_sft(
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         trainer = StagedTrainer(training, table.stages, start, examples, batches)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
-        # A model that has seen parts alone can't end an episode.
+        # Validate after stages of whole conversations: parts don't teach how to end an episode.
         ends = zip(accumulate(each.steps for each in table.stages), table.stages, strict=True)
         whole = [step for step, stage in ends if stage.part == "whole"]
         evaluator = validation.Evaluator(training, judges, start, load)
@@ -101,7 +101,7 @@ def _batches(
     table: Sft, conversations: Sequence[Sequence[Sequence[ChatMessage]]], tokens: ChatTokens,
     seed: int,
 ) -> tuple[list[MarkedTokens], list[list[int]]]:  # fmt: skip
-    """Return the examples of all stages, and the places of each step's batch in them."""
+    """Return the examples of all stages, and for each step the indices of its batch in them."""
     examples: list[MarkedTokens] = []
     batches: list[list[int]] = []
     for number, (stage, of_stage) in enumerate(zip(table.stages, conversations, strict=True)):
@@ -302,7 +302,7 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
         "warmup_steps": WARMUP,
         "beta": table.beta,
         "max_length": None,
-        # Needs no second model in memory; a resumed run still compares with the initial one.
+        # Avoids a second model in memory; a resumed run still compares with the initial model.
         "precompute_ref_log_probs": True,
         "train_sampling_strategy": "sequential",  # keep the rows in order
         "remove_unused_columns": False,  # some columns are our masks
@@ -321,7 +321,7 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
         trainer = _Pairs(args=DPOConfig(**common), data_collator=collator, **arguments)
     else:
         good = sum(each["label"] for each in rows)
-        # w n_good = n_bad balances both kinds, within the bound of 4/3 (Ethayarajh et al., 2024).
+        # w n_good = n_bad balances both kinds, for w from 3/4 to 4/3 (Ethayarajh et al., 2024).
         weight = min(4 / 3, max(3 / 4, (len(rows) - good) / max(1, good)))
         args = KTOConfig(**common, desirable_weight=weight)
         collator = partial(own_tokens, DataCollatorForUnpairedPreference(start.pad_id))

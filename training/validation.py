@@ -1,6 +1,6 @@
 """Held-out questions: validations during training, and the test after it.
 
-Another judge than the reward's decides. Validations choose the checkpoint, which is tested once."""
+A judge other than the reward's decides. Validations choose the checkpoint, which is tested once."""
 
 import asyncio
 import contextlib
@@ -115,8 +115,8 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 class RunCallback(TrainerCallback):
     """Records a trainer's steps. It validates at step 0, every `validate_every` steps and at those
     of `also_at`, each time with a checkpoint; others are saved when due. If `pause` returns a
-    reason, training pauses with a checkpoint. All this waits for the last of the steps that train
-    `together` on one batch."""
+    reason, training pauses with a checkpoint. All this happens only after the last of the
+    `together` steps that train on one batch."""
 
     evaluator: Evaluator
     generate: Generate
@@ -209,7 +209,7 @@ def train_and_test(trainer: Any, callback: RunCallback, generate_at: GenerateAt)
         return training.metrics
     except RequestException as error:
         # TRL's client retried for a minute, and a restarted server lacks the adapter.
-        lost = f"vLLM's server does not answer any more ({type(error).__name__}): start it again"
+        lost = f"vLLM's server no longer answers ({type(error).__name__}): restart it"
         training.paused = PausedError(lost)
         return training.metrics
     if training.processes.leads:

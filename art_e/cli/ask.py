@@ -27,7 +27,7 @@ from art_e.runs import Run, find_run, read_trajectories, runs_of
 from art_e.storage import home, runs_folder
 from art_e.trajectory import Trajectory, exchanges
 
-OFFLINE_NOTE = "offline shows the best passages and understands nothing; --model NAME asks a model"
+OFFLINE_NOTE = "offline only shows matching passages; use --model NAME for an answer"
 
 COMPLETED = 500  # addresses suggested for completion, owners first
 CHAT_HELP = Path(__file__).with_name("chat.txt").read_text("utf-8")
@@ -60,7 +60,7 @@ def ask(
 ) -> None:  # fmt: skip
     """Answer a question from the mail of one inbox, with sources."""
     if not words and (out is not None or as_json):
-        raise UserError('--out and --json go with a question: art-e ask "When does it end?" ...')
+        raise UserError('--out and --json need a question: art-e ask "When does it end?" ...')
     question = sys.stdin.read() if words == ["-"] else " ".join(words) if words else None
     if question is not None and not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
@@ -216,7 +216,7 @@ class Chat:
 
 
 def run_chat(file: InboxFile, conversation: Conversation) -> None:
-    """Run the lines that a person types, until the last one."""
+    """Run the lines that the user types, until /quit or Ctrl-D."""
     from prompt_toolkit import PromptSession, completion, history
 
     lines = home() / "chat_history"
@@ -263,7 +263,7 @@ def rate(
     if rating == "good" and (answer is not None or source):
         raise UserError("--answer and --source correct a bad answer: art-e rate bad ...")
     if source and answer is None:
-        raise UserError("--source needs the answer that the mail has: give --answer")
+        raise UserError("--source needs --answer: give the answer that this mail has")
     run = _last_run() if name is None else find_run(name, runs_folder())
     if run.config.get("name") != "ask":
         raise UserError(f"{run.id} is not a run of art-e ask; see art-e runs list")

@@ -39,7 +39,7 @@ RETRIES = 2  # while a person waits
 History = list[list[str]]  # questions and their answers
 HISTORY = 3  # earlier questions that are sent with a follow-up, with their answers
 PASSAGES = 3  # best passages shown if no model answered
-STANDS_ALONE = 3  # informative words in a question that is searched for without earlier ones
+STANDS_ALONE = 3  # with this many informative words, search without those of earlier questions
 FEW_WORDS = 5  # a longer "I don't know" is shown, because it may say why
 
 
@@ -53,7 +53,7 @@ class Excerpt(NamedTuple):
 
 class Answered(NamedTuple):
     """A finished episode, its run, the mails that the answer cites, and the best passages of the
-    inbox, best first, if no model answered. A person `waited` for the answer, in seconds."""
+    inbox, best first, if no model answered. `waited`: the seconds that the user waited."""
 
     question: str
     trajectory: Trajectory
@@ -116,7 +116,7 @@ class Answered(NamedTuple):
             split = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
             cached = usage["cached_prompt_tokens"]
             read = f"{usage['prompt_tokens']:,}" + (f" ({cached:,} cached)" if cached else "")
-            # The whole wait, also for the model's client to load.
+            # The whole wait, including the time to load the model's client.
             parts.append(f"{self.waited:.2f} s ({split})")
             parts.append(f"{read} + {usage['completion_tokens']:,} tokens")
         else:
@@ -272,7 +272,7 @@ class Conversation:
 def load_answer(
     inbox: Inbox, run: Run, trajectory: Trajectory, waited: float | None = None
 ) -> Answered:
-    """Return the result of a question's run, with source mails, or passages without an answer."""
+    """Return the result of a question's run, with its source mails, or passages if no answer."""
     line, history = (run.config[name] for name in ("question", "talk"))
     messages, handles = list[ChatMessage](), trajectory.handles
     if trajectory.model == OFFLINE:
@@ -292,7 +292,7 @@ def load_answer(
 
 
 def add_history(history: History, question: str, trajectory: Trajectory) -> History:
-    """Return the last questions and answers, this one too, which are sent with the next."""
+    """Return the last questions and answers, including this one, to send with the next."""
     answer = trajectory.final_answer or "(no answer was found)"
     return [*history, [question, answer]][-HISTORY:]
 
@@ -320,11 +320,11 @@ def failure_reason(trajectory: Trajectory) -> str | None:
     if rubric["ran_out_of_turns"]:
         return f"out of turns ({rubric['max_turns']}); --max-turns allows more"
     if rubric["lost_to_format"]:
-        return "it gave no source" if prose_answer(trajectory) else "too many wrong calls"
+        return "the model gave no source" if prose_answer(trajectory) else "too many wrong calls"
     if not rubric["abstained"]:
         return None
     offline = trajectory.model == OFFLINE
-    return "no passage fits well enough" if offline else "the model found none in this inbox"
+    return "no passage fits well enough" if offline else "the model found no answer in this inbox"
 
 
 def outside_failure(trajectory: Trajectory) -> str | None:

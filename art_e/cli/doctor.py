@@ -203,7 +203,7 @@ async def _probe_model(finding: Finding) -> Finding:
 
 
 def _check_environment(model: str, variables: Sequence[str], near: Sequence[Suggestion]) -> Finding:
-    """Check a model behind a server by the environment and the servers on this machine."""
+    """Check by environment variables and local servers whether a hosted model can be called."""
     ended = ending(model) or ""
     if present := next(filter(os.environ.get, variables), None):
         state: State = "missing" if " ended " in ended else "ok"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MAX_RECIPIENTS_SHOWN = 30  # --json has them all
-BODY_LINES = 40  # of a mail that a reviewer sees at first
+BODY_LINES = 40  # lines of a mail that a reviewer sees at first
 _LINE_CHARS = 1_000
 # Extensions of files that are safe to open; others are only saved.
 _SAFE_TO_OPEN = frozenset(
@@ -184,7 +184,7 @@ def open_attachment(
         raise UserError(f"{name} was too large to store; open it in your mail program")
     if save is None and name.rpartition(".")[2].lower() not in _SAFE_TO_OPEN:
         raise UserError(f"{name} may be a program; save it with --save FOLDER")
-    # A private folder, which stays because the viewer still needs the file.
+    # A private folder, not deleted because the viewer still needs the file.
     path = (save or Path(tempfile.mkdtemp(prefix="art-e-"))) / name
     try:
         with path.open("xb") as target:

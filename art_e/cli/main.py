@@ -49,7 +49,7 @@ _AFTER_INTERRUPT = {
     "sync": "; the inbox is unchanged, and the next sync continues from here",
 }
 
-# The commands in the order of the help page: the module whose `app` is or has it, and its line.
+# Commands in help-page order: the module whose `app` is or contains the command, and its summary.
 COMMANDS = {name: (module, line) for name, module, line in _rows("commands")}
 
 EXAMPLES = _rows("examples")  # a command, such as "golden split", and an example of it
@@ -82,7 +82,7 @@ class _PlainValue(RuntimeParam):
 def _convert_plainly(command: Any, context: Any) -> None:
     for param in command.get_params(context):
         descriptor = param.type_descriptor
-        # If it is None, typer sets it later.
+        # typer builds its own converter later, if this is None.
         param._runtime_param = _PlainValue(descriptor.parameter_info, descriptor.annotation)
 
 
@@ -160,7 +160,7 @@ class Commands(TyperGroup):
         except UserError as error:
             _fail(f"Error: {error}", USER_ERROR)
         except BrokenPipeError:
-            # The interpreter flushes the rest of the buffer when it exits.
+            # At exit the interpreter flushes the rest of the buffer, which must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(STDOUT_CLOSED) from None
         except (typer.Exit, TyperException):
@@ -234,8 +234,8 @@ def run() -> None:
 
 
 def _exit_at_once(codes: Sequence[int]) -> None:
-    """Exit without tearing down the interpreter: that takes 0.1 s, and gloo's threads may abort in
-    it (exit code -6), which a launcher would report as a failed run."""
+    """Exit without tearing down the interpreter: that takes 0.1 s, and gloo's threads may abort
+    during it (exit code -6), which a launcher would report as a failed run."""
     if codes:
         sys.stdout.flush()
         sys.stderr.flush()

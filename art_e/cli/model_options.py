@@ -62,7 +62,7 @@ _OFFLINE_FORM = EpisodeForm(lean=False)
 
 
 def turn_tokens(form: EpisodeForm, model: str) -> int | None:
-    """Return the form's limit of a turn; hosted models get none, because they may reason first."""
+    """Return the form's token limit per turn; None for hosted models, which may reason first."""
     limited = "turn_tokens" in form.model_fields_set and Model(model).self_hosted
     return form.turn_tokens if limited else None
 
@@ -89,7 +89,7 @@ def chosen_form(
         return form.model_copy(update=changes | ({"prompt": None} if other_prompt else {}))
     conflicts = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
     if conflicts:
-        raise UserError(f"--recipe decides {' and '.join(conflicts)} too; leave one of them out")
+        raise UserError(f"--recipe already sets {' and '.join(conflicts)}; drop one of them")
     path = expanded(recipe)
     overriding = episode_form(recipe) if path.is_dir() else _form_in(path)
     if overriding is None:

@@ -25,7 +25,7 @@ InboxOption = Annotated[
 AsOfOption = Annotated[
     str | None, Option("--as-of", metavar="DATE", help="Ignore mail after this day (YYYY-MM-DD).")
 ]
-AllOption = Annotated[bool, Option("--all", help="Search spam, trash and drafts too.")]
+AllOption = Annotated[bool, Option("--all", help="Include spam, trash and drafts.")]
 OutOption = Annotated[
     Path | None, Option("--out", metavar="DIR", help="Folder of the run [default: new, in runs/].")
 ]

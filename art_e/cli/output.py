@@ -114,7 +114,7 @@ def print_json(value: Any) -> None:
 
 
 def print_line(text: str = "") -> None:
-    """Print our own or cleaned text on stdout."""
+    """Print trusted or cleaned text on stdout."""
     print(text)  # noqa: T201
 
 
@@ -249,7 +249,7 @@ def read_key(prompt: str, keys: str, things: str) -> str:
         except (EOFError, KeyboardInterrupt):
             return "q"
         except OSError:
-            raise UserError(f"{things} need a terminal, and there is no terminal here") from None
+            raise UserError(f"{things} need a terminal, and this is not one") from None
         # A closed terminal gives the empty string.
         if len(key) <= 1 and key in keys:
             return key or "q"

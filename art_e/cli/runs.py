@@ -1,6 +1,6 @@
 """`art-e runs`: lists runs, and shows one.
 
-A run may have been killed at any time. What can be read is shown, and what can't is named."""
+A run may have been killed at any time: its readable parts are shown, and the fault is named."""
 
 import contextlib
 import dataclasses

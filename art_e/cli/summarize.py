@@ -33,7 +33,7 @@ app = Typer(rich_markup_mode=None, add_completion=False)
 
 
 class Summary(NamedTuple):
-    """A model's summary, the numbers of the mails that it cites, and cited numbers of no mail."""
+    """A model's summary, the mail numbers that it cites, and the cited numbers that don't exist."""
 
     text: str
     cited: list[int]
@@ -60,7 +60,7 @@ def summarize(
 ) -> None:
     """Sum up a thread, or the mails of a search, with sources."""
     if (thread is None) == (not words):
-        raise UserError("sum up what? give words as for art-e search, or --thread MAIL")
+        raise UserError("nothing to summarize: give search words, or --thread MAIL")
     model = model or default_model()
     chosen = model_options.Options(max_cost=max_cost, junk=junk, timeout=timeout)
     if thread is not None:
@@ -103,7 +103,7 @@ def _sum_up(conversation: Conversation, mails: Sequence[Email], model: str, as_j
     elif step and summary:
         output.print_text((summary.text, "bold"))
         unsure = [] if summary.cited else ["without sources"]
-        unsure += [f"no mail has the cited number {each}" for each in summary.dropped]
+        unsure += [f"it cites mail {each}, which does not exist" for each in summary.dropped]
         for line in unsure:
             output.print_text((f"  ({line})", "dim"))
         for number in summary.cited:
@@ -142,7 +142,7 @@ def _call_model(conversation: Conversation, mails: Sequence[Email], model: str) 
 
 
 def parse_summary(step: PolicyStep, count: int) -> Summary:
-    """Return the summary in a model's message, without citations of mails beyond 1 to `count`."""
+    """Return the summary in a model's message, without citations outside 1 to `count`."""
     calls = (call.parsed for call in step.message.tool_calls if call.name == ANSWER)
     answers = [str(call.get("answer") or "") for call in calls if isinstance(call, dict)]
     text = next(filter(None, answers), step.message.content or "(no summary)")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import _duckdb as duckdb  # what the package adds takes as long to import as a search
+import _duckdb as duckdb  # the package around it takes as long to import as a search
 
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
@@ -25,7 +25,7 @@ from art_e.text import encodable
 if TYPE_CHECKING:
     from art_e.question import Question
 
-# Memory for the mail of addresses searched before; the least recently used goes first.
+# Limit of the cached mail of all addresses; the least recently used is dropped first.
 CACHE_BYTES = 512_000_000
 
 
@@ -128,7 +128,7 @@ class InboxFile:
         return self.open_inbox(question.inbox_address, question.query_date)
 
     def _slice(self, address_ids: tuple[int, ...]) -> Slice:
-        """Return the addresses' mail, which open inboxes share while it is among the last used."""
+        """Return the mail of these addresses, from the cache if it has it; inboxes share it."""
         with self._lock:
             mail = self._slices.pop(address_ids, None)
         # Read outside the lock: if two threads read at once, one result is kept.
@@ -141,7 +141,7 @@ class InboxFile:
 
     @property
     def cached_bytes(self) -> int:
-        """Return about the memory of the shared mail; open inboxes may hold more."""
+        """Return the approximate size of the cached mail; open inboxes may hold more."""
         return sum(mail.nbytes for mail in self._slices.values())
 
     def owners(self) -> list[str]:

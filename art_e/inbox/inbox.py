@@ -1,4 +1,4 @@
-"""One address's inbox, opened: search and read, with nothing else in reach.
+"""One address's opened inbox: search and read its mail, with nothing else in reach.
 
 An `Inbox` is a view of its address's `Slice` that ends with its `as_of`. Every search, read and
 filter goes through it, so another inbox's mail and mail from the future are "not found" by
@@ -90,8 +90,8 @@ class Inbox:
         mail gives it; blank ones filter nothing. `sent_after` is inclusive, `sent_before`
         exclusive, in the mail's own zone. `query` has more filters. With `all_words` a mail needs
         every word, and the newest come first."""
-        by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
-        named: dict[str, list[str]] = {}  # of each stem its words' stems in all languages
+        by_stem: dict[str, str] = {}  # per stem, its alphabetically first word
+        named: dict[str, list[str]] = {}  # per stem, the stems of its words in all languages
         distinct = search_words(keywords)
         for word, stem in zip(distinct, stems(distinct), strict=True):
             by_stem[stem] = min(word, by_stem.get(stem, word))
@@ -129,8 +129,8 @@ class Inbox:
             return self._hits(best, by_stem, terms, holding, snippets)
 
     def spelling(self, word: str) -> str | None:
-        """Return the stem, one letter off, that most mails have, for a word that no mail has. None
-        if a mail has the word, if it is short or not a word of letters, or if no stem is near."""
+        """Correct a word that no mail has: return the most frequent stem that is one letter off.
+        None if a mail has the word, if it is short or not all letters, or if no stem is near."""
         stem, ids = stems([word])[0], self._vocabulary.term_ids(stems(forms(word)))
         is_held = ids and len(self._scored([tuple(ids.values())])[0].positions)
         if is_held or len(word) < _SPELLED or not (word.isascii() and word.isalpha()):
@@ -140,7 +140,7 @@ class Inbox:
         return max((each for each in held if each[0]), default=(0, None))[1]
 
     def read(self, message_id: str) -> Email | None:
-        """Return the mail with this id, or whose dropped copy has it; None if missing."""
+        """Return the mail with this id, or the one whose dropped copy has it; None if missing."""
         return self.read_many([message_id])[0]
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
@@ -204,18 +204,18 @@ class Inbox:
         return next((position for position, sent in named if sent < self._end), None)
 
     def copies(self, message_id: str) -> list[str]:
-        """Return the ids of this inbox's mails that say the same as a mail, its own too."""
+        """Return the ids of this inbox's mails with the same content as a mail, itself included."""
         [position] = self._positions([message_id])
         same = [] if position is None else self._same([position])[0].nonzero()[0].tolist()
         return [row[0] for row in self._mail.rows(same)]
 
     def _same(self, positions: list[int]) -> Mask:
-        """Return a row for each position: which of the inbox's mails say the same."""
+        """Return a row for each position: which of the inbox's mails have the same content."""
         content = self._mail.content[: self._size]
         return np.equal(content[positions, np.newaxis], content)
 
     def _best(self, candidates: Numbers, points: Numbers, count: int) -> _Scored:
-        """Return the best candidates as `_largest` does, only the first of copies."""
+        """Return the best candidates, as `_largest` does, but only the first of several copies."""
         best = _largest(candidates, points, fetched := count)
         while True:
             _, firsts = np.unique(self._mail.content[best.positions], return_index=True)
@@ -225,7 +225,7 @@ class Inbox:
             best = _largest(candidates, points, fetched := 2 * fetched)
 
     def _holding(self, stem: str) -> Numbers:
-        """Return the positions of a stem; with "*" at its end, of all words that begin so."""
+        """Return the positions of mails with a stem, or for `stem*` with words that begin so."""
         if stem.endswith("*"):
             sql = "SELECT DISTINCT term_id FROM terms WHERE starts_with(word, ?) ORDER BY term_id"
             terms = tuple(term_id for (term_id,) in self._execute(sql, [stem[:-1]]).fetchall())
@@ -247,7 +247,7 @@ class Inbox:
             # f (k1 + 1) / (f + k1 d) is (k1 + 1) / (1 + k1 d / f).
             damping = self._damping.take(inside) / frequency[:holding]
             idf = math.log(1 + (self._size - holding + 0.5) / (holding + 0.5))
-            # One more point: a match counts, however common the word and long the mail.
+            # Plus one point, so that a match counts, however common the word or long the mail.
             points = POINTS * (K1 + 1) * idf / (1 + damping) + 1
             self._points[term_ids] = _Scored(inside, points.astype(np.int64))
         return [self._points[each] for each in words]
@@ -256,8 +256,8 @@ class Inbox:
         self, best: _Scored, by_stem: dict[str, str], terms: dict[str, list[str]],
         holding: dict[str, list[bool]], snippets: bool,
     ) -> list[Hit]:  # fmt: skip
-        """Return a hit for each mail of `best`; `holding` says which of them have each stem,
-        `terms` are its words' stems in other languages."""
+        """Return a hit for each mail of `best`; `holding` says which of them have each stem, and
+        `terms` has the indexed forms of each stem, in all languages."""
         whole = max(2 * POINTS * len(by_stem), 1)
         positions = best.positions.tolist()
         bulk = self._mail.bulk[best.positions].tolist()
@@ -294,8 +294,8 @@ def _ranked(scored: list[_Scored], count: int) -> _Scored:
     is_first[0] = True
     np.not_equal(positions[1:], positions[:-1], out=is_first[1:])
     (firsts,) = is_first.nonzero()
-    # Sums over each mail's run of equal positions. Times words + matched, which is the factor
-    # 0.5 + 0.5 x share matched without its divisor, 2 x words.
+    # Sum over each mail's run of equal positions, and multiply by words + matched: the factor
+    # 0.5 + 0.5 x share matched, without its divisor 2 x words.
     total = np.add.reduceat(np.concatenate([each.points for each in scored]).take(order), firsts)
     matched = np.empty_like(firsts)
     np.subtract(firsts[1:], firsts[:-1], out=matched[:-1])
@@ -316,7 +316,7 @@ def _largest(candidates: Numbers, points: Numbers, count: int) -> _Scored:
 
 
 def _union(postings: list[Postings]) -> Postings:
-    """Return where one of several terms occurs, and there the largest of their frequencies."""
+    """Merge the postings of several terms, with the largest of their frequencies per position."""
     if len(postings) == 1:
         return postings[0]
     positions, places = np.unique(np.concatenate([at for at, _ in postings]), return_inverse=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-# Workers that parse mail import this module, and crash at their end if they have loaded DuckDB.
+# Workers that parse mail import this module, and crash at exit if they have loaded DuckDB.
 if TYPE_CHECKING:
     import duckdb
 
@@ -37,7 +37,7 @@ class Mailbox(NamedTuple):
         return self.name or self.address.partition("@")[0]
 
 
-# How message ids of Enron's public mail end. Its dates have one zone, whoever wrote.
+# The end of message ids in Enron's public mail, whose dates all have the same time zone.
 _ENRON = ".JavaMail.evans@thyme>"
 
 
@@ -59,7 +59,7 @@ def in_zone(sent_at: dt.datetime | None, utc_offset: int) -> dt.datetime | None:
 
 class Hit(NamedTuple):
     """A mail that a search found. `missing` lists the words that it lacks. `bulk`: it went to many,
-    or is an automatic reply. `copies` counts the mails that say the same, itself too."""
+    or is an automatic reply. `copies` counts the mails with the same content, itself included."""
 
     message_id: str
     date: dt.datetime | None
@@ -87,8 +87,8 @@ class Hit(NamedTuple):
 
 
 class AttachedFile(NamedTuple):
-    """A file attached to a mail: its name, type and charset as declared; `data` None was not
-    stored. `unread` says why its text is missing from the mail, at least in part."""
+    """A file attached to a mail: its name, type and charset as declared; `data` is None if it was
+    not stored. `unread` says why its text is missing from the mail, at least in part."""
 
     name: str
     kind: str

@@ -1,8 +1,8 @@
-"""The query language that people type, here and in every command and page that searches.
+"""The query language of every command and page that searches.
 
 lease from:(ann OR bob) "move date" -draft after:2024-03-01 {has:attachment older_than:2w}
 
-Words are ranked, and a mail needs one of them. All else filters: "phrases", operators, word* and
+Words are ranked, and a mail needs one of them. The rest filters: "phrases", operators, word* and
 `-`, which excludes. Filters must all hold; of those joined by `OR` or in {a b} one is enough. Text
 that is not understood is an error."""
 
@@ -23,7 +23,7 @@ from art_e.inbox.slice import Slice
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_unspaced, stems, tokens, words
 from art_e.text import visible
 
-# docs/inbox.md has a table of what each finds; those of `_CHOICES` take these values alone.
+# docs/inbox.md has a table of what each one finds; those in `_CHOICES` take only its values.
 OPERATORS = (
     "from to cc subject list label category in is has filename"
     " after before on older_than newer_than"
@@ -34,12 +34,12 @@ _CHOICES = {
     "category": tuple("primary social promotions updates forums reservations purchases".split()),
     "has": ("attachment",),
 }
-# Places whose mail is in an inbox only if it is asked for.
+# Places whose mail is searched only on request.
 _LEFT_OUT = frozenset({"drafts", "spam", "trash", "anywhere"})
 _TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?(?:"([^"]*)"|([({])|([^\s"(){}]+)|(?<=:))|([)}])')
-_UNKNOWN = re.compile(r"AROUND\Z|\+(?=[^\W\d_])")  # of Gmail's
+_UNKNOWN = re.compile(r"AROUND\Z|\+(?=[^\W\d_])")  # Gmail's, not supported
 _CLOSING = {"(": ")", "{": "}"}
-_OR = "OR stands between two terms: from:ann OR from:bob"
+_OR = "OR must be between two terms: from:ann OR from:bob"
 _MOST_BRACKETS = 100
 _PREFIX, _SHORTEST_PREFIX = re.compile(r"[^*]*[^\W_]\*"), 3
 _UNQUOTED = re.compile(r'\A(-?[A-Za-z_]+:)(?![({])(?!.*\sOR\s)([^"]*\s[^"]*)\Z')
@@ -48,7 +48,7 @@ _LETTER, _GAP = r"[^\W_]", r"[\W_]+"
 
 
 class Filter(NamedTuple):
-    """An operator of `OPERATORS`, "word", "phrase" or "prefix" with its value, or a join."""
+    """An operator, "word", "phrase" or "prefix" with its value, or "and", "or", "not" of parts."""
 
     operator: str
     value: str = ""
@@ -62,7 +62,7 @@ class Filter(NamedTuple):
 
     @property
     def needed(self) -> list[str]:
-        """Return words of which each passing mail has one; none if a mail passes without."""
+        """Return words of which every passing mail has one; [] if a mail can pass without them."""
         if self.operator in ("word", "phrase"):
             return [self.value]
         lists = [] if self.operator == "not" else [each.needed for each in self.parts]
@@ -94,14 +94,14 @@ def parse_query(text: str, today: dt.date) -> Query:
     if plain.count("(") + plain.count("{") > _MOST_BRACKETS:
         raise UserError(f"the query has more than {_MOST_BRACKETS} brackets; use fewer")
     whole = _read(_TOKEN.finditer(_DAY.sub(quoted_day, plain)), today)
-    # Words by themselves are ranked, and a mail needs only one of all.
+    # Bare words are not filters: they are ranked, and a mail needs only one of them.
     filters = tuple(each for each in whole.together if each.operator != "word")
     return Query(whole.needed, Filter("and", parts=filters), whole.junk)
 
 
 def join_arguments(arguments: Sequence[str]) -> str:
-    """Join a command line's arguments, from which the shell took the quotes, to a query. If there
-    are several, the text after an operator is one value; a single one is the whole query."""
+    """Join a command line's arguments, whose quotes the shell removed, into a query. If there are
+    several, the text after an operator is one value; a single argument is the whole query."""
     if len(arguments) == 1:
         return arguments[0]
     return " ".join(_UNQUOTED.sub(r'\1"\2"', each) for each in arguments)
@@ -126,7 +126,7 @@ def _read(
             groups[-1].append(part)
             after_or = False
     if closing != _CLOSING.get(opening):
-        raise UserError(f"{opening or closing} stands alone; add the other bracket, or quote it")
+        raise UserError(f"unmatched {opening or closing}; add the other bracket, or quote it")
     if after_or:
         raise UserError(_OR)
     if opening and not groups:
@@ -141,7 +141,7 @@ def _part(
     """Return a word, phrase, value or bracket, continued by `tokens`; None for punctuation."""
     minus, name, quoted, bracket, word, _ = token.groups()
     if name and field:
-        raise UserError(f"the brackets behind {field}: hold words, not {name}:; close them first")
+        raise UserError(f"brackets after {field}: may have only words; close them before {name}:")
     if (operator := (name or field).lower()) not in ("", *OPERATORS):
         raise _unknown(f"{operator}:")
     value = quoted or word or ""
@@ -157,14 +157,14 @@ def _part(
 
 
 def _kind(word: str) -> str:
-    """Return "prefix" for a beginning and "*", in scripts with spaces, else "word"."""
+    """Return "prefix" for text that ends in "*", in scripts with spaces; else "word"."""
     if (unknown := _UNKNOWN.match(word)) is not None:
         raise _unknown(unknown[0])
     last = words(word)[-1]
     if not _PREFIX.fullmatch(word) or is_unspaced(last):
         return "word"
     if len(last) < _SHORTEST_PREFIX:
-        raise UserError(f"{word} stands for too many words; write three letters or more before *")
+        raise UserError(f"{word} matches too many words; write three letters or more before *")
     return "prefix"
 
 
@@ -211,7 +211,7 @@ _UNITS = "day|week|month|year"
 
 
 def day_of(text: str, today: dt.date) -> dt.date | None:
-    """Return the day that a person names, the first of a month or a year; None if it is not one. A
+    """Parse a day as people write it; a month or a year means its first day. None if invalid. A
     weekday is the last one before `today`, a month without a year the latest such month."""
     plain = " ".join(text.casefold().split())
     if ago := re.fullmatch(rf"(?:(\d{{1,5}}) ({_UNITS})s? ago|last ({_UNITS}))", plain):
@@ -242,7 +242,7 @@ def _place(name: str, names: Iterable[str]) -> int | None:
 
 
 def passing(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
-    """Return which of the first `size` mails pass; `holding` finds a stem or `stem*`."""
+    """Return which of the first `size` mails pass; `holding` locates a stem or `stem*`."""
     name, value = part.operator, part.value
     every: Mask = np.ones(size, dtype=np.bool_)
     if name in ("and", "or", "not"):
@@ -314,8 +314,8 @@ def _holds_words(
 def row_of(named: Sequence[str], *, is_open: bool = False) -> re.Pattern[str]:
     """Return the pattern of these words in a row; if `is_open`, the last is a beginning."""
     first, *rest = map(re.escape, named)
-    # What may not stand before the first word is looked for behind it, which is ten times as fast.
-    # Without spaces there are no edges.
+    # The lookbehind comes after the first word, which is ten times as fast as before it. Scripts
+    # without spaces have no word boundaries.
     before = "" if is_unspaced(named[0]) else rf"(?<!{_LETTER}{first})"
     after = "" if is_open or is_unspaced(named[-1][-1]) else rf"(?!{_LETTER})"
     return re.compile(_GAP.join([first + before, *rest]) + after)

@@ -31,7 +31,7 @@ def tables_sql() -> str:
 
 
 def statement(name: str, **values: object) -> str:
-    """Return the statement of that name in queries.sql."""
+    """Return the statement `name` of queries.sql, with `values` filled in."""
     return statements(_FOLDER / "queries.sql")[name].substitute(values)
 
 
@@ -50,12 +50,12 @@ def statements(path: Path) -> dict[str, Template]:
 def macros_sql() -> str:
     """Return the statements that create `search_inbox` and the macros that it uses."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
-    # What Python makes of each character of Unicode.
+    # Copy Python's folding of every Unicode character into SQL.
     text = "".join(map(chr, (*range(1, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000))))
-    # Folding those too that can't change would take half a second.
+    # Skip characters that folding can't change, which saves half a second.
     pairs = ((char, fold(char)) for char in text if decomposition(char) or category(char) in _CASES)
     changed = [pair for pair in pairs if pair[0] != pair[1]]
-    # Those that vanish come last, and ligatures, of which several characters become, apart.
+    # Characters that vanish come last; ligatures, which become several characters, are separate.
     single = sorted((pair for pair in changed if len(pair[1]) < 2), key=lambda pair: not pair[1])
     ligatures = [pair for pair in changed if len(pair[1]) > 1]
     return Template((_FOLDER / "macros.sql").read_text("utf-8")).substitute(

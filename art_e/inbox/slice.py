@@ -54,10 +54,10 @@ _BYTES_A_ROW = 500  # Python's overhead for the strings and the tuple of a mail
 _BRACKETED = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
 _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 
-# The position of a mail with a message id, and when that, or its copy, was sent, in seconds.
+# A mail's position, and the Unix time when it, or the copy that has the message id, was sent.
 Named = tuple[int, int]
 Postings = tuple[Numbers, Reals]
-# The numbers of several terms, ascending, each as often as it has postings; and these.
+# Postings of several terms: term numbers (ascending, one per posting), positions, frequencies.
 _Index = tuple[Numbers, Numbers, Reals]
 # A mail: message id, date in UTC, its zone's minutes from UTC, sender's address and name, subject,
 # body, the recipients of each role as JSON, mailing list.
@@ -81,7 +81,7 @@ class _Parties(NamedTuple):
 
 
 class Slice:
-    """The mail that one person's addresses sent or received; `nbytes` is about its memory."""
+    """The mail that one person's addresses sent or received; `nbytes` estimates its memory."""
 
     def __init__(self, execute: Execute, address_ids: Sequence[int], parties: str) -> None:
         self._execute = execute
@@ -89,7 +89,7 @@ class Slice:
         self._address_ids, self._own = address_ids, ", ".join(map(str, address_ids))
         self._from_parties = parties
         scope = {"ids": self._own, "junk": parties != "parties"}
-        # Files of one owner, most of them, are spared the longer statements.
+        # Most files have one owner, and don't need the longer statements.
         [(shared,)] = execute(
             "SELECT EXISTS (FROM owners_copies) OR EXISTS (FROM others_copies)"
         ).fetchall()
@@ -110,14 +110,14 @@ class Slice:
         self._searches = 0
         self._rows: list[Row] | None = None
         self._some_rows: dict[int, Row] = {}  # until all are read
-        # `searchable` of the bodies for which it takes long, by position.
+        # By position, the `searchable` text of bodies that are slow to fold (not ASCII).
         self.folded: dict[int, str] = {}
         self._index: _Index | None = None
         self._by_message_id: dict[str, list[Named]] = {}
 
     @property
     def labelled(self) -> str:
-        """Return SQL: the labels that the person gave their mail, with those of its copies."""
+        """Return SQL for the labels that the person gave their mail, including its copies."""
         name = "labels_of_copies" if self._copies else "labels"
         return statement(name, parties=self._from_parties, own=self._own, several=self._copies)
 
@@ -132,7 +132,7 @@ class Slice:
         return np.isin(self.ids, self._execute(sql).fetchnumpy()["email_id"])
 
     def _named(self, message_ids: tuple[str, ...]) -> list[Sequence[Named]]:
-        """Return the mails of each id: first its own, then those that it is a copy of."""
+        """Return the mails of each id: one that has it, then those whose dropped copy has it."""
         if self._rows is not None:
             return [self._by_message_id.get(each, ()) for each in message_ids]
         marks = ", ".join("?" * len(message_ids)) or "NULL"
@@ -153,7 +153,7 @@ class Slice:
         return named
 
     def threads(self, size: int, positions: list[int]) -> dict[int, list[int]]:
-        """Return the thread of each position, among the first `size` mails; of all if as quick."""
+        """Map positions to their threads among the first `size` mails; all mails if as quick."""
         ids, mails = self.ids[:size].tolist(), self._mine
         if self._rows is None:
             some = thread_candidates(self._execute, self.ids[positions].tolist(), ids[-1], mails)

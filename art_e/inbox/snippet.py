@@ -14,7 +14,7 @@ SEARCHED_CHARS = 50_000
 
 _WINDOW = SNIPPET_CHARS * 2 // 3  # words this near to each other fit into one snippet
 
-# Text that is read beyond a snippet's length, where frames of quoted mail are left out.
+# Text to read beyond a snippet's length, to make up for frames of quoted mail that are left out.
 _FRAME_CHARS = 1_000
 # Where quoted mail begins in folded text: at a mark, or at a frame.
 _SUBJECT = rf"(?:\n.*){{0,20}}?\n[ \t>]*\*?(?:{HEADERS['subject']})\*?\s?:"
@@ -22,7 +22,7 @@ _QUOTE = re.compile(fold(rf"(?m)\n[ \t]*(?:>|-{{4,}} ?\w|{WROTE}|{HEADER}.*{_SUB
 
 
 class _CharacterFolds(dict[int, str]):
-    """Each character without accents if that is one character, so that positions stay the same."""
+    """Maps a character to its folded form if that is one character, so that positions stay."""
 
     def __missing__(self, code: int) -> str:
         folded = fold(chr(code))
@@ -53,7 +53,7 @@ def cut_snippet(
     own_end = quote.start() if quote else len(body)
     if own_end < best and (above := _best_start(text[:own_end], terms)) is not None:
         best = above
-    # A little of what stands before the first word.
+    # Begin a little before the first match.
     start, limit = max(0, best - chars // 6), 2 * chars
     while start > 0 and not body[start - 1].isspace() and chars < limit:
         start, chars = start - 1, chars + 1

@@ -1,8 +1,8 @@
-"""Which mails of an inbox belong together, and how quoted mail is framed.
+"""Groups an inbox's mails into threads, and recognizes the headers of quoted mail.
 
 Mails are linked by the message ids that they name (References, In-Reply-To), by Gmail's thread id,
 or else by subject: a reply or forward follows the latest mail of that subject, within `DAYS`, that
-shares a person with it other than the inbox's owner. Mail outside the open inbox links nothing."""
+shares a person with it other than the inbox's owner. Mail outside the open inbox is not used."""
 
 import re
 
@@ -10,13 +10,13 @@ from art_e.inbox.mail import Execute
 from art_e.inbox.schema import statement
 
 DAYS = 60
-# Of replies and forwards in the languages of mail programs, several in a row.
+# One or more prefixes of replies and forwards, in the languages of mail programs.
 _PREFIX = re.compile(
     r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc|vb)"
     r"(\[\d+\]|\(\d+\))?\s*[:：]\s*)+"
 )
 
-# What a line at the top of a quoted mail says, by its names in the languages of mail programs.
+# The names of quoted mail's headers in the languages of mail programs, by meaning.
 HEADERS = {
     "by": "from|von|de|da|van|från|fra",
     "at": "sent|date|gesendet|datum|enviado|fecha|envoyé|data|inviato|verzonden|skickat|sendt|dato",
@@ -30,12 +30,12 @@ WROTE = (
 )
 FRAME = re.compile(rf"[\s>]*(?:$|-{{3}}|{HEADER}|{WROTE})", re.IGNORECASE)
 
-_MANY = 200  # more mails than this are not sought one by one
+_MANY = 200  # with more candidates than this, `thread_candidates` gives up
 
 
 def bare_subject(subject: str) -> str:
     """Return a subject in lower case without the prefixes of replies and forwards."""
-    # The one letter whose lower case is two characters: a shorter subject had a prefix.
+    # This one letter gets longer in lower case. Callers take a shorter subject for a prefixed one.
     return _PREFIX.sub("", subject.replace("\u0130", "i").lower())
 
 

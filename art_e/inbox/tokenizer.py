@@ -1,11 +1,11 @@
-"""From text to the words that are indexed and searched.
+"""Splits text into the words that are indexed and searched.
 
 A word is a run of letters and digits, in lower case, without accents and in its plain form (full
 width, half width and ligatures are undone). Words are indexed under their Snowball stem, English or
-of another script's main language. Mail in another language of Latin script has its words a second
-time, marked ("hauser@de"), under that language's stem. In scripts without spaces, such as Chinese
-and Thai, every two adjacent characters are a word; mail addresses are indexed whole, besides their
-words. The macro `tokens_in` of the inbox file gives the same without Python."""
+of another script's main language. Words of mail in another Latin-script language are indexed again
+with a mark ("hauser@de"), under that language's stem. In scripts without spaces, such as Chinese
+and Thai, every two adjacent characters are a word; mail addresses are indexed whole, in addition to
+their words. The macro `tokens_in` of the inbox file does the same without Python."""
 
 import itertools
 import re
@@ -18,21 +18,21 @@ import Stemmer
 
 from art_e.text import CLASSES, visible
 
-TOKENIZER = "snowball/3"  # stands in every file's `meta`; a file of another tokenizer is rejected
+TOKENIZER = "snowball/3"  # stored in every file's `meta`; a file of another tokenizer is rejected
 
 MAX_WORD_CHARS = 64  # longer runs are encoded data or noise
 
-# The commonest words of languages, "may" aside, which is a month.
+# The most common words of each language, except "may", which is a month.
 FUNCTION_WORDS = {
     line[:2]: frozenset(line.split()[1:])
     for line in Path(__file__).with_name("function_words.txt").read_text("utf-8").splitlines()
 }
 # Indexed, but dropped from a search that has other words ("The Who" finds The Who).
 STOP_WORDS = FUNCTION_WORDS.pop("en")
-# Of the other languages, by which their mails are recognised.
+# The marks of the other languages, which their words are indexed with.
 MARKS = tuple(f"@{language}" for language in FUNCTION_WORDS)
 _NOT_ENGLISH = frozenset().union(*FUNCTION_WORDS.values())
-SAMPLE_CHARS = 600  # characters of a mail that tell its language
+SAMPLE_CHARS = 600  # of a mail's beginning, from which its language is detected
 
 # A mail address in lower case; the bounds keep the time linear.
 _LOCAL, _DOMAIN = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@", r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
@@ -43,14 +43,14 @@ UNSPACED = re.compile(f"{CLASSES['unspaced']}+")
 _ADDRESS = re.compile(ADDRESS)
 _LONGEST_CACHED = 200  # characters
 _LOCAL_PART, _DOMAIN_NAME = re.compile(_LOCAL), re.compile(_DOMAIN)
-# What is cut off a word: prepositions, articles and "and" before it, endings behind it.
+# Affixes that are cut off: prepositions, articles and "and" before a word, endings after it.
 _AFFIXES = {
     "ARABIC": re.compile("^(?:و?(?:ال|[بكف]ال|لل)|و)(?=.{3})|(?<=.{3})(?:ها|ان|ات|ون|ين|[هةيى])$"),
     "HEBREW": re.compile("^[ובהכלמש]+(?=.{3})|(?<=.{3})(?:ים|ות|יה|[הית])$"),
 }
 _FINAL_LETTERS = str.maketrans("ךםןףץ", "כמנפצ")
 _SCRIPTS = {"CYRILLIC": "ru", "GREEK": "el", "ARMENIAN": "hy"}
-# `fold` makes one letter of these two.
+# `fold` turns U+0439 into this letter; after a final vowel, it is restored for the stemmer.
 _SHORT_I = re.compile("(?<=[\u0430\u0435\u0438\u043e\u0443\u044b\u044d\u044e\u044f])\u0438$")
 
 
@@ -182,7 +182,7 @@ def marked(text: str) -> list[str]:
 
 
 def forms(word: str) -> list[str]:
-    """Return a searched word, and with the mark of each language."""
+    """Return a searched word, alone and with the mark of each language."""
     return [word, *(word + mark for mark in MARKS if _is_latin(word))]
 
 

@@ -28,7 +28,7 @@ from art_e.text import encodable, toml_table
 REASONING_FIELDS = ("thinking_blocks", "reasoning_items")  # sent back to their provider only
 # Seconds without an answer; a model on this machine may have to load first.
 _REMOTE_TIMEOUT_S, _LOCAL_TIMEOUT_S = 120.0, 600.0
-_MAX_USD = 1_000.0  # of one call
+_MAX_USD = 1_000.0  # a higher reported cost of one call is ignored
 _MAX_RETRY_AFTER_S = 300.0  # a provider that asks for a longer wait means a spent quota
 
 
@@ -119,7 +119,7 @@ _FRAME_TOKENS = 600  # of the rest of a prompt, such as the schema of a reply
 
 
 class CallResult(NamedTuple):
-    """A call's result: litellm's message; usage and cost are None if unknown. `served`: the model
+    """A call's message, as in OpenAI's API, usage and cost (None if unknown). `served`: the model
     that answered, as the provider names it. `finish`: why it ended its message."""
 
     message: Any
@@ -139,7 +139,7 @@ _MIN_OUTPUT_TOKENS = 256
 
 
 def tokens_left(refusal: str) -> int | None:
-    """Return the tokens left for the output by a refusal, if at least `_MIN_OUTPUT_TOKENS`."""
+    """Return how many output tokens fit according to `refusal`; None if unknown or too few."""
     sizes = _TOO_LONG.search(refusal)
     left = 0 if sizes is None else int(sizes[1]) - int(sizes[2])
     return left if left >= _MIN_OUTPUT_TOKENS else None
@@ -194,7 +194,7 @@ class Calls:
             await asyncio.sleep(wait)
 
     async def _corrected(self, build: Build, on_text: OnText | None) -> CallResult:
-        """Call again without a parameter that the provider refuses, from now on."""
+        """Make a call. If the provider rejects a parameter, stop sending it and call again."""
         output_limit: int | None = None
         while True:
             request = build(self.supports)
@@ -214,7 +214,7 @@ class Calls:
 
     async def _once(self, request: Mapping[str, Any], on_text: OnText | None) -> CallResult:
         reserved = self.budget.reserve(*self._max_tokens(request))
-        # Unknown until the end, also of a cancelled call, which the provider may bill.
+        # Stays None (unknown) if the call is cancelled, because the provider may bill it.
         cost: float | None = None
         limit = self._timeout_s if on_text is None else None  # streams have a timeout per chunk
         try:
@@ -308,7 +308,7 @@ _TRANSIENT = frozenset({408, 409, 425, 429})  # the same request may succeed lat
 
 
 def classify_error(error: Exception, model: str) -> ProviderError:
-    """Return the kind of failure of an `error` that a call to `model` raised."""
+    """Classify an `error` that a call to `model` raised."""
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(cause)
@@ -350,7 +350,7 @@ def classify_error(error: Exception, model: str) -> ProviderError:
 
 
 def finish_failure(reason: str | None, model: str, *, empty: bool) -> ProviderError | None:
-    """Return the failure of a `finish_reason`, if it is one. `empty`: neither text nor calls."""
+    """Return the failure that a `finish_reason` means, or None. `empty`: neither text nor calls."""
     if reason in ("content_filter", "refusal"):
         kind, text = "content", f"the provider withheld the answer ({reason})"
     elif reason == "length" and empty:

@@ -1,4 +1,4 @@
-"""Finding checkpoints: folders of models, adapters and training runs, or ids on the hub.
+"""Finds checkpoints: folders of models, adapters and training runs, or ids on the hub.
 
 `local.py` loads them, which needs the extra `train` (torch, transformers and peft)."""
 
@@ -25,7 +25,7 @@ _FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
 
 
 def best_checkpoint_of(folder: Path) -> Path:
-    """Return a training run's best checkpoint (or `UserError`), or another `folder` unchanged."""
+    """Return a run's best checkpoint (or raise `UserError`); return any other folder unchanged."""
     if not (folder / CHECKPOINTS).is_dir():
         return folder
     best = _json_object(folder / METRICS).get("best_checkpoint")
@@ -61,7 +61,7 @@ def episode_form(model: str) -> EpisodeForm | None:
 
 
 def base_of(checkpoint: Path) -> str | None:
-    """Return the folder or hub id of the model under an adapter (or `UserError`); else None."""
+    """Return an adapter's base model, a folder or hub id; None for a model. Raises `UserError`."""
     if not (checkpoint / ADAPTER_CONFIG).is_file():
         return None
     base = _json_object(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")
@@ -160,5 +160,5 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # the values of vLLM's --max-lora-
 def vllm_rank(rank: object) -> int:
     """Return vLLM's --max-lora-rank for an adapter. Raises `UserError` if its rank is too high."""
     if not isinstance(rank, int) or rank > _RANKS[-1]:
-        raise UserError(f"rank {rank} is too high for vLLM: merge the adapter, or train it smaller")
+        raise UserError(f"rank {rank} is too high for vLLM: merge the adapter, or lower the rank")
     return next(each for each in _RANKS if each >= rank)

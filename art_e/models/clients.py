@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OnText = Callable[[str], None]
 
 _AZURE_VERSION = "2025-02-01-preview"  # litellm's default
-_MAX_BYTES = 50_000_000  # of an answer, over fifty times what any model writes
+_MAX_BYTES = 50_000_000  # limit of an answer, over fifty times what any model writes
 
 # Clients per event loop, by provider, address and key, and the generators that close them.
 _Clients = dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
@@ -33,9 +33,9 @@ _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
 
 @cache
 def _guard_clients() -> None:
-    """Make all clients reject a redirected POST, which would send mail and keys to a host that the
-    user does not know, and an endless answer. All of them use httpx, and litellm creates its own,
-    which follow redirects. Downloads are synchronous GETs and stay as they are."""
+    """Make all clients reject redirected POSTs, which would send mail and keys to an unknown host,
+    and endless answers. All clients use httpx; those that litellm creates follow redirects.
+    Downloads are synchronous GETs and stay as they are."""
     from httpx import Response
     from httpx._client import BaseClient
 
@@ -77,7 +77,7 @@ async def complete(
     if kind == "ollama":
         address = address_of(provider) or ""
         return await _complete_with_ollama(request, address, timeout_s, on_text or (lambda _: None))
-    # litellm writes OpenAI's Responses.
+    # litellm also calls OpenAI's Responses API.
     if kind == "litellm" or name.startswith("responses/"):
         once = {"timeout": timeout_s, "num_retries": 0, "max_retries": 0}
         return await load_litellm().acompletion(**request, **once)
@@ -102,7 +102,7 @@ async def complete(
 
 
 def can_stream(model: str, supports: Capabilities) -> bool:
-    """Return whether an answer can be streamed. OpenAI streams reasoning models to few users."""
+    """Return whether an answer can be streamed. OpenAI lets few users stream reasoning models."""
     kind = client_of(model)
     return kind == "ollama" or (kind == "openai" and not supports.reasons)
 
@@ -116,7 +116,7 @@ async def _stream(client: "AsyncOpenAI", request: dict[str, Any], on_text: OnTex
     async for chunk in await client.chat.completions.create(**request):
         state.handle_chunk(chunk)
         for choice in state.current_completion_snapshot.choices:
-            # vLLM starts a call with only its name.
+            # vLLM sends a call's name before its arguments.
             texts = [each.function.arguments or "" for each in choice.message.tool_calls or ()]
             for text in texts or [choice.message.content or ""]:
                 on_text(text)
@@ -147,7 +147,7 @@ def _client(provider: str) -> "AsyncOpenAI":
 
 @cache
 def warm_up(model: str) -> None:
-    """Load what the first call of `model` needs, so that it is not latency. Sends nothing."""
+    """Load what `model`'s first call needs, so that it doesn't count as latency. Sends nothing."""
     kind = client_of(model)
     if kind != "ollama":
         import openai.resources.chat  # noqa: F401 - its import takes half a second
@@ -188,7 +188,7 @@ async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None,
 # conversation, starting with the question. Here the context grows with the conversation, in steps,
 # because each change loads the model again. A conversation that doesn't fit the model is an error.
 
-_CONTEXT = 16_384  # tokens, at least
+_CONTEXT = 16_384  # minimum, in tokens
 # Characters per token: about four in English, down to 2.5 in code and other languages, never 6.
 _MIN_CHARS, _MAX_CHARS = 2.5, 6
 
@@ -196,7 +196,7 @@ _MIN_CHARS, _MAX_CHARS = 2.5, 6
 async def _complete_with_ollama(
     request: Mapping[str, Any], address: str, timeout_s: float, on_text: OnText
 ) -> Any:
-    """Do what `complete` does. Raises httpx's errors, and `PolicyError` if the context is full."""
+    """Call Ollama as `complete` does. Raises httpx's errors, `PolicyError` for a full context."""
     import httpx
 
     schema = request.get("response_format")
@@ -223,7 +223,7 @@ async def _complete_with_ollama(
     if prompt >= context or 0 < prompt < chars // _MAX_CHARS:
         part = f"{prompt:,} tokens of about {chars // 4:,}"
         why = f"Ollama cut the conversation: {part} reached the model, whose context is {limit:,}"
-        raise PolicyError("context", f"{why}; ask with fewer turns, or another model")
+        raise PolicyError("context", f"{why}; use fewer turns, or another model")
     cut = last.get("done_reason") == "length"
     reason = "tool_calls" if message["tool_calls"] else "length" if cut else "stop"
     answer = {

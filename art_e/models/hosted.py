@@ -141,7 +141,7 @@ class LitellmPolicy:
 
 
 def recover_calls(message: AssistantMessage, turn: int, names: set[str]) -> AssistantMessage:
-    """Return the message with the calls in its text, which servers without a parser leave there."""
+    """Return the message with calls parsed from its text, if the server left them there."""
     for read in (parse_reply, parse_text):
         parsed = read(message.content or "", turn)
         if parsed.tool_calls and all(call.name in names for call in parsed.tool_calls):

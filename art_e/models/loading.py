@@ -1,4 +1,4 @@
-"""Loading a checkpoint. Faults are one-line errors before a run starts, and the tokenizer is loaded
+"""Loads checkpoints. Faults become one-line errors before a run starts, and the tokenizer is loaded
 exactly as it was saved.
 
 This module needs the extra `train`: call `checkpoint.require_train_extra` before importing it."""
@@ -71,8 +71,8 @@ def load_checkpoint(
 
 
 def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
-    """Load the tokenizer saved in `folder`; its chat template must call tools as Qwen's does.
-    `AutoTokenizer` would split words by other rules for the type qwen2. Errors say `name`."""
+    """Load the tokenizer saved in `folder`; its chat template must write calls in Qwen's form.
+    `AutoTokenizer` would split words by other rules for the type qwen2. `name` is for errors."""
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer with the weights")
     try:
@@ -103,7 +103,7 @@ def autotokenizer_matches(folder: Path, tokenizer: PreTrainedTokenizerFast) -> b
     except ValueError:  # a tokenizer that comes as code, which is never run
         return False
     contents = (json.loads(each.backend_tokenizer.to_str()) for each in (reloaded, tokenizer))
-    # Everything else affects how a text is encoded.
+    # All settings but truncation and padding affect how a text is encoded.
     one, other = ({**each, "truncation": None, "padding": None} for each in contents)
     return bool(one == other)
 
@@ -140,7 +140,7 @@ def _load_model(
             bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=options["dtype"],
         )
-        # accelerate compares the device's number.
+        # accelerate compares device numbers, so "cuda" needs its number here.
         options["device_map"] = {"": torch.cuda.current_device() if device == "cuda" else device}
     try:
         model: PreTrainedModel = transformers.AutoModelForCausalLM.from_pretrained(

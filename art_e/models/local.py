@@ -3,7 +3,7 @@
     local:PATH-or-hub-id[+ADAPTER]
 
 The model sees the conversation through its own chat template, tools included, and calls tools in
-Qwen's form (`tool_formats.py`). `checkpoint.require_train_extra` comes before this import."""
+Qwen's form (`tool_formats.py`). Call `checkpoint.require_train_extra` before importing this."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from art_e.text import digest
 
 
 class Generated(NamedTuple):
-    """New tokens without the end of the turn, their number with it, and the batch's seconds."""
+    """New tokens without the end-of-turn token, their number with it, and the batch's seconds."""
 
     ids: list[int]
     tokens: int
@@ -114,7 +114,7 @@ class BatchedGenerator:
 
 
 def _generation_config(checkpoint: Checkpoint, temperature: float) -> GenerationConfig:
-    """Return the configuration with only a temperature: a penalty would punish copying mail."""
+    """Return a configuration with only a temperature: a repetition penalty would punish copying."""
     config = copy.deepcopy(checkpoint.generation_config)
     config.do_sample = temperature > 0
     config.temperature = temperature if config.do_sample else 1.0
@@ -160,7 +160,7 @@ class LocalPolicy:
         self, messages: list[ChatMessage], tools: list[dict[str, Any]]
     ) -> base.PolicyStep:
         """Return the model's next message; `seconds` are the batch's. Raises `PolicyError` of the
-        kinds context (too long a conversation), model (such as out of memory), budget."""
+        kinds context (conversation too long), model (such as out of memory), budget."""
         ids, context = self._prompt(messages, tools), self._checkpoint.context
         limit = min(self._max_output_tokens, context - len(ids))
         if limit < 1:

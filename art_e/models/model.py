@@ -19,8 +19,8 @@ from art_e.privacy import load_env
 
 
 def full_name(name: str) -> str:
-    """Return the full name of a short name, or of a provider's or local server's own name
-    (claude-sonnet-5-5, qwen3:14b), and set the server's address; others stay unchanged."""
+    """Return the full name for a short name, or for a provider's or local server's own name
+    (claude-sonnet-5-5, qwen3:14b; this sets the server's address). Other names stay unchanged."""
     if name in providers.SHORT_NAMES or "/" in name or kind_of(name) != "hosted":
         return providers.SHORT_NAMES.get(name, name)
     models = providers.listed_models()
@@ -43,7 +43,7 @@ def default_model() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model by its name; every question about its kind is answered here."""
+    """A model, and the properties that follow from its name."""
 
     name: str
 
@@ -94,11 +94,11 @@ class Model:
 # ---- Models to suggest: those of servers on this machine, and those with a key.
 
 _TIMEOUT_S = 0.5  # a server on this machine answers at once
-_MAX_MODELS = 20  # of a server
+_MAX_MODELS = 20  # maximum listed per server
 
 
 class LocalServer(NamedTuple):
-    """A server on this machine: program, address, path of its model list, and our provider."""
+    """A server on this machine: program, address, path of its model list, and provider name."""
 
     program: str
     address: str
@@ -110,7 +110,7 @@ SERVERS = tuple(LocalServer(program, **row) for program, row in providers.TABLES
 
 
 class Suggestion(NamedTuple):
-    """A model that could be asked, why, and the variable to set first, with its value."""
+    """A model that can be used, why, and the variable to set first, with its value."""
 
     model: str
     why: str
@@ -124,11 +124,11 @@ class Suggestion(NamedTuple):
 
 
 def suggest_models(servers: Sequence[LocalServer] = SERVERS) -> list[Suggestion]:
-    """Return models that could be asked, those that keep mail on this machine first."""
+    """Return models that can be used; those that keep mail on this machine come first."""
     load_env()
     keys = ((row, next(filter(os.environ.get, row.variables), None)) for row in providers.PROPOSED)
     by_key = [Suggestion(row.model, f"{name} is set") for row, name in keys if name]
-    # A variable may set the address of two programs' servers to the same one.
+    # Two programs' servers may have the same address, if one variable sets it for both.
     served = {near.model: near for server in servers for near in _served(server)}
     return [*served.values(), *by_key]
 

@@ -37,7 +37,7 @@ class Price:
     def cost(self, usage: Usage) -> float:
         reasoning = self.completion if self.reasoning is None else self.reasoning
         write = self.prompt if self.cache_write is None else self.cache_write
-        # Special tokens are part of the totals, so they add only the difference in price.
+        # Cached, cache-write and reasoning tokens are in the totals: add only the price difference.
         return (
             usage.prompt_tokens * self.prompt
             + usage.cached_prompt_tokens * (self.cached_prompt - self.prompt)
@@ -123,7 +123,7 @@ def _user_price(entry: Any, where: str) -> Price:
         return form.model_validate(entry).price()
     except ValidationError as error:
         both = ", or ".join(", ".join(each.model_fields) for each in (_ByGpu, _ByToken))
-        raise UserError(f"{where}: {fault_of(error, 'it')}; an entry holds {both}") from None
+        raise UserError(f"{where}: {fault_of(error, 'it')}; an entry needs {both}") from None
 
 
 def _list_price(model: str) -> Price | None:

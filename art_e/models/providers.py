@@ -1,4 +1,4 @@
-"""Hosted models by name: the host, the client that calls it, its capabilities, its end of life.
+"""Hosted models by name: their hosts, clients, capabilities and end of life.
 
 litellm's list has thousands of models, prices and most dates; `providers.toml` adds what it lacks.
 """
@@ -49,7 +49,7 @@ def load_litellm() -> Any:
 
 @cache
 def listed_models() -> dict[str, dict[str, Any]]:
-    """Return litellm's list of models with prices and capabilities, by name, without litellm."""
+    """Return litellm's models with prices and capabilities, by name, without importing litellm."""
     package = importlib.util.find_spec("litellm")
     assert package is not None and package.origin is not None
     path = Path(package.origin).with_name("model_prices_and_context_window_backup.json")
@@ -57,7 +57,7 @@ def listed_models() -> dict[str, dict[str, Any]]:
 
 
 def listed_model(model: str) -> dict[str, Any]:
-    """Return a model's entry in litellm's list, with or without its provider, or an empty one."""
+    """Return the entry in litellm's list for a model, with or without provider; {} if unlisted."""
     models = listed_models()
     return models.get(model) or models.get(model.partition("/")[2]) or {}
 
@@ -116,12 +116,12 @@ def receiving_host(model: str) -> str:
     provider = provider_of(model)
     address = address_of(provider)
     if address is None and provider in PROVIDERS:
-        why = f"where is the server of {model}? export {PROVIDERS[provider].variables[0]}=URL"
+        why = f"{model} needs its server's address; export {PROVIDERS[provider].variables[0]}=URL"
         raise UserError(f"{why}, such as http://localhost:8000/v1")
     if address is None:
         address = load_litellm().get_api_base(model, {})
     if not address:
-        why = f"can't tell which host would receive the mail that {model} reads"
+        why = f"can't tell which host would receive mail sent to {model}"
         raise UserError(f"{why}; use a provider such as {', '.join(sorted(PROVIDERS)[:5])}")
     host = _host_of(address, model)
     if provider.startswith("ollama") and on_this_machine(host) and model.endswith(_OLLAMA_CLOUD):
@@ -226,7 +226,7 @@ def capabilities(model: str) -> Capabilities:
 def _keys_of(model: str) -> list[str]:
     """Return the missing keys of a model whose provider only litellm knows."""
     missing = list(load_litellm().validate_environment(model)["missing_keys"])
-    # Other settings have other sources (a cloud's profile, a default address).
+    # Other settings may come from elsewhere (a cloud's profile, a default address).
     return missing if all(each.endswith("_API_KEY") for each in missing) else []
 
 
@@ -244,7 +244,7 @@ _CORRECTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
 
 
 def corrected(now: Capabilities, refusal: str) -> tuple[Capabilities, str] | None:
-    """Correct capabilities by a provider's `refusal`; return the changed field too, or None."""
+    """Return capabilities without what `refusal` rejects, and the field's name; None if unclear."""
     for pattern, field, weaker in _CORRECTIONS:
         value = getattr(now, field)
         if value in weaker and re.search(pattern, refusal, re.IGNORECASE):

@@ -19,7 +19,7 @@ from art_e.text import prompt_text
 # Qwen's forms.
 
 CallForm = Literal["json", "xml"]
-# For a chat template: the model does not think, as in training.
+# Argument of chat templates that turns thinking off, as in training.
 NOT_THINKING: dict[str, Any] = {"enable_thinking": False}
 _ENDS = r"<\|im_end\|>|<\|endoftext\|>"
 # A call in the right form, followed by its arguments; or any other object with a name, which counts
@@ -151,7 +151,7 @@ def partial_answer(partial_call: str) -> str | None:
 
 # JSON in the text.
 
-_MAX_BRACKETS = 500  # tried in a text, because each may be parsed to the end before it fails
+_MAX_BRACKETS = 500  # tries per text, because each may be parsed to the end before it fails
 _OPENING = re.compile(r"[\[{]")
 _FENCE = re.compile(r"^\s{0,99}```\w*\s*$", re.MULTILINE)
 _decoder = json.JSONDecoder()

@@ -1,4 +1,4 @@
-"""`art-e web`: a page to ask about one's own mail, for one browser on this machine.
+"""`art-e web`: a web page for questions about your mail, for one browser on this machine.
 
     art-e web --inbox me@example.com
 
@@ -58,8 +58,8 @@ from art_e.runs import Run, read_trajectories, runs_of
 from art_e.storage import runs_folder
 from art_e.text import toml_table
 
-_HITS, _MARKS = 30, 200  # mails of a search, highlighted words of a mail
-_QUESTIONS = 500  # conversations of the last questions are listed
+_HITS, _MARKS = 30, 200  # limits: hits of a search, highlighted words of a mail
+_QUESTIONS = 500  # latest questions, whose conversations are listed
 
 Words = Annotated[str, Field(max_length=10_000)]
 
@@ -89,7 +89,7 @@ class WebSession:
         self, file: InboxFile, inbox: Inbox, model: str, options: model_options.Options
     ) -> None:
         self._file, self._inbox, self._model, self._options = file, inbox, model, options
-        # An unknown provider ends the command.
+        # `notice` raises `UserError` for an unknown provider, before the server starts.
         no_model = "no model: the best passages, and nothing leaves this machine"
         local = no_model if model == OFFLINE else "mail text stays in this process"
         self._notice = Model(model).notice or local
@@ -223,7 +223,7 @@ class WebSession:
         return by_id[conversation]
 
     def _history(self, conversation: str, inbox: str) -> list[list[str]]:
-        """Return the earlier questions to send with the next, without failed ones."""
+        """Return the earlier questions and answers to send with the next, without failed ones."""
         for run in reversed(self._runs(conversation)):
             if run.config["inbox_address"] != inbox:
                 raise UserError("that conversation is about another inbox; begin a new one")
@@ -284,7 +284,7 @@ def _error_json(error: Exception) -> dict[str, Any]:
 
 
 def make_app(session: WebSession) -> Starlette:
-    """Return the app of the page and its requests, without any guard."""
+    """Return the app that serves the page and its requests, without access control."""
     methods: list[Callable[..., Any]] = [session.start, session.inbox, session.search, session.mail]
     methods += [session.rate, session.conversations, session.conversation]
     by_name = {f"/call/{each.__name__}": validate_call(each) for each in methods}
@@ -340,7 +340,7 @@ async def _stream_events(session: WebSession, body: bytes) -> AsyncIterator[str]
         except Exception as error:  # noqa: BLE001 - the page shows it
             send(_error_json(error))
 
-    # Not a daemon: Python's exit would stop it inside DuckDB, which aborts.
+    # Not a daemon: Python's exit would stop the thread inside DuckDB, which would abort.
     threading.Thread(target=work).start()
     try:
         event: dict[str, Any] = {}
@@ -362,7 +362,7 @@ _NO_ENTRY = "Open the address that art-e web printed; it works once. A new run p
 
 
 class Guard:
-    """Passes requests of one browser on to an app, and adds `HEADERS` to every response. It rejects
+    """Passes one browser's requests on to an app, and adds `HEADERS` to every response. It rejects
     DNS rebinding (by the Host header), forms on other sites (Origin), and other users of this
     machine (the cookie). The cookie is limited to a secret path, because browsers send cookies to
     every port of a host, where another user's server could read it."""
@@ -390,9 +390,9 @@ class Guard:
         """Return the response to a rejected request, or None."""
         host = request.headers.get("host", "")
         if host not in self._hosts:
-            return responses.PlainTextResponse("There is nothing under this name.\n", 403)
+            return responses.PlainTextResponse("Unknown host name.\n", 403)
         if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
-            return responses.PlainTextResponse("Only the page itself may ask.\n", 403)
+            return responses.PlainTextResponse("Requests are accepted only from this page.\n", 403)
         if not request.url.path.startswith(self._path):
             return responses.PlainTextResponse(_NO_ENTRY, 403)
         if self._token is not None and _same(request.query_params.get("token"), self._token):

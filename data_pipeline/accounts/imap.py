@@ -34,10 +34,10 @@ from data_pipeline.ingest.labels import decode_folder, of_imap
 from data_pipeline.ingest.records import LARGEST_MESSAGE
 
 PASSWORD = "ART_E_IMAP_PASSWORD"
-_SIGN_S = 30.0  # between progress notes
+_SIGN_S = 30.0  # seconds between progress notes
 # Per command; a second more for each 4 kB of its answer, and an hour at most.
 _TIMEOUT_S, _SLOWEST, _LONGEST_S = 60.0, 4_000, 3_600.0
-# Bytes of an answer, of a list of a million messages, of a batch, of a line; each counts 64 more.
+# Bytes of an answer, a list of a million messages, a batch, a line; a line or literal adds 64.
 _ANSWER, _LISTING, _BATCH, _LINE = 16_000_000, 256_000_000, 128_000_000, 1_000_000
 # Errors of imaplib and of this module for a malformed answer.
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -63,7 +63,7 @@ class Account(NamedTuple):
         match = _ADDRESS.fullmatch(address)
         if match is None or int(match[4] or 0) > 65_535:
             form = "imaps://user@host or imaps://user@host:port, without a password"
-            whence = f"{PASSWORD}, the keyring or a prompt gives that"
+            whence = f"it comes from {PASSWORD}, the keyring or a prompt"
             raise UserError(f"an IMAP account is written {form}; {whence}")
         scheme, user, host, port = match.groups()
         usual = {"imaps": 993, "imap": 143}[scheme]
@@ -89,7 +89,7 @@ class Account(NamedTuple):
         if (grant := grant_in(self.grant_file)) is not None:
             return grant
         if self.provider is not None and self.provider.device_url:
-            why = f"{self.host} takes no password, only OAuth, like all of Microsoft"
+            why = f"{self.host} accepts only OAuth, no password, like all of Microsoft's servers"
             fix = f"art-e login {self} --client-id ID (docs/inbox.md says where you get an id)"
             raise UserError(f"{why}: {fix}")
         with contextlib.suppress(ImportError):
@@ -151,7 +151,7 @@ class Connection(imaplib.IMAP4):
         open_is_fine = self.host in LOOPBACK and "LOGINDISABLED" not in self.capabilities
         if self.account.scheme == "imap" and not open_is_fine:
             if "STARTTLS" not in self.capabilities:
-                raise UserError(f"{self.host} would get the password in the open: use imaps://")
+                raise UserError(f"{self.host} would get the password unencrypted: use imaps://")
             self.starttls(self.context)
         if is_token:
             bearer = f"user={user}\1auth=Bearer {password}\1\1".encode()
@@ -163,7 +163,7 @@ class Connection(imaplib.IMAP4):
             self.login(_quoted(user.encode()).decode(), password)
 
     def _expect(self, limit: int) -> None:
-        """Start a command with an answer of at most `limit` bytes."""
+        """Reset the limits for a command, whose answer may have `limit` bytes."""
         self.untagged_responses = {}
         self._left, self._since, self._before = limit, time.monotonic(), self._bytes
 
@@ -323,7 +323,7 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Connection]:
         why = error.strerror or str(error) if isinstance(error, OSError) else "it was closed"
         raise ConnectionError(why) from None
     finally:
-        # Without LOGOUT, which would wait for data on its way.
+        # Send no LOGOUT, which would wait for data in transit.
         with contextlib.suppress(OSError):
             if imap is not None:
                 imap.shutdown()

@@ -50,7 +50,7 @@ class Grant(BaseModel):
     refresh_token: str = ""
 
     def ask(self, **fields: str) -> dict[str, Any]:
-        """Return the answer of the token endpoint, and take over a new refresh token."""
+        """Return the answer of the token endpoint, and adopt a new refresh token."""
         client = self.model_dump(include={"client_id", "client_secret"}, exclude_defaults=True)
         reply = _post(self.token_url, {**client, **fields})
         self.refresh_token = str(reply.get("refresh_token") or self.refresh_token)
@@ -118,7 +118,7 @@ def _by_page(grant: Grant) -> dict[str, Any]:
         "code_challenge": challenge.decode(), "code_challenge_method": "S256",
     }  # fmt: skip
     note(f"to sign in, open {grant.page_url}?{urlencode(query)}")
-    note("the last page can't be shown, which is right: paste its address here")
+    note("the last page can't be shown, as expected: paste its address here")
     answer = dict(parse_qsl(sys.stdin.readline().strip().partition("?")[2]))
     if answer.get("state") != state or not answer.keys() & {"code", "error"}:
         raise UserError("that is not the address of the last page: run the command again")
@@ -131,12 +131,12 @@ def _by_page(grant: Grant) -> dict[str, Any]:
 def _host(url: str) -> str:
     match = _URL.fullmatch(url)
     if match is None or (match[1] == "http" and match[2] not in LOOPBACK):
-        raise UserError(f"{one_line(url)} would get a token in the open: give an https:// address")
+        raise UserError(f"{one_line(url)} would get a token unencrypted: give an https:// address")
     return match[2]
 
 
 def _refusal(url: str, reply: dict[str, Any]) -> str:
-    """Describe a refusal in the server's fixed words; its others may repeat a token."""
+    """Describe a refusal by its error codes only: other words of the server may repeat a token."""
     known = [error for error in _FIXES if error == reply.get("error")]
     known += re.findall(r"AADSTS\d{4,9}", str(reply.get("error_description")))
     return f"{_host(url)} refuses ({', '.join(known) or 'without a reason'})"
@@ -159,4 +159,4 @@ def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
         except ValidationError:
             what = f"{host} does not answer like an OAuth server (HTTP {answer.status_code})"
             raise UserError(f"{what}: check its address, or try again later") from None
-    raise UserError(f"{host} redirects to another address, which gets no token: check it")
+    raise UserError(f"{host} redirects elsewhere, and no token is sent there: check its address")

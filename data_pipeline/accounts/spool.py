@@ -1,4 +1,4 @@
-"""Keeps a spool in sync with an account, and next to each inbox file the accounts that it follows.
+"""Keeps a spool in sync with an account, and next to each inbox file a list of its accounts.
 
     ART_E_HOME/imap/<account>/<folder>-<UIDVALIDITY>/<UID>    a message as the server sent it
     <inbox file>.sync.json                                    the account's messages and labels
@@ -29,7 +29,7 @@ from data_pipeline.ingest.archives import head_of, regular_files
 from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
 
 WAITS_S = (1.0, 5.0, 20.0)  # seconds before a lost connection is opened again
-_BATCH_BYTES = 1_000_000  # a lost connection loses the current batch; at most 100 mails
+_BATCH_BYTES = 1_000_000  # a lost connection loses one batch, which has at most 100 mails
 
 Errors = dict[Account, UserError]
 Outcome = tuple[Counter[str], Errors]
@@ -88,8 +88,8 @@ def read(db: Path) -> Iterator[RawMessage]:
 
 
 def follow(owners: Mapping[Account, str], db: Path, *, no_others: bool = False) -> Outcome:
-    """Update the spool, and the state next to an inbox file. `owners` are the accounts with a new
-    owner, "" for the old one. With `no_others` the file follows only these, if one can be read.
+    """Update the spool, and the state next to an inbox file. `owners` maps accounts to a new owner,
+    or "" to keep the old one. With `no_others` the file follows only these, if one can be read.
     Return the numbers of new, changed and deleted messages, and why accounts can't be read."""
     changes, errors = Counter[str](), Errors()
     with locked_accounts(db):
@@ -178,6 +178,6 @@ def _read_folder(imap: Connection, spool: Path, folder: Folder, old: Messages) -
                 names.add(str(uid))
                 advance()
     if lost := sum(str(uid) not in names for uid in missing):
-        note(f"{name}: {plural(lost, 'message')} did not come; the next sync asks again")
+        note(f"{name}: {plural(lost, 'message')} did not arrive; the next sync asks again")
     present = ((uid, listed[uid]) for uid in sorted(listed) if str(uid) in names)
     return {f"{place.name}/{uid}": (f"{folder.name}/{uid}", *each[:2]) for uid, each in present}

@@ -38,7 +38,7 @@ ValidationOption = Annotated[int, integer("Number of inboxes to validate on.", 0
 TestOption = Annotated[int, integer("Number of inboxes to test on.", 0)]
 ConcurrencyOption = Annotated[int, integer("Number of parallel requests.")]
 RealismOption = Annotated[float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism.")]
-READER_SHARE = 0.8  # of a limit for reader and judge
+READER_SHARE = 0.8  # the reader's share of a cost limit for reader and judge
 _NEXT = {"generate": "filter", "import": "split", "filter": "verify", "verify": "split"}
 
 

@@ -36,7 +36,7 @@ RATINGS = "ratings"  # the source of rows that are made from users' ratings
 
 
 def rated_row(rating: AnswerRating) -> RawRow:
-    """Return the row of a rated answer, with an error if uncorrected, or if it was a follow-up."""
+    """Return a rated answer as a row, with an error if it is bad and uncorrected or a follow-up."""
     is_good = rating.rating == "good"
     answer = rating.answer if is_good else rating.right_answer
     row = {
@@ -64,7 +64,7 @@ def import_rows(
     golden.rejected = [each for each in read if isinstance(each, golden_set.Rejected)]
     ids: set[str] = set()
     for question in (each for each in read if isinstance(each, Question)):
-        numbered = (f"{question.id}-{number}" for number in itertools.count(2))  # of repeated ids
+        numbered = (f"{question.id}-{number}" for number in itertools.count(2))  # for repeated ids
         new = next(each for each in itertools.chain([question.id], numbered) if each not in ids)
         ids.add(new)
         if new != question.id:

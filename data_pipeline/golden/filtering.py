@@ -1,5 +1,5 @@
-"""`filter`: corrects fields that disagree, drops rows that fail a rule, and all but one of the
-questions that ask the same. It needs no model; the first of `RULES` that fails is the reason."""
+"""`filter`: corrects fields that disagree, drops rows that fail a rule, and keeps one of several
+questions that ask the same. It needs no model; the reason is the first of `RULES` that fails."""
 
 import re
 import unicodedata
@@ -101,7 +101,7 @@ _WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
 
 
 def mention_pattern(address: str, names: Set[tuple[str, str]]) -> re.Pattern[str]:
-    """Return a pattern for mentions of the owner in full or by a title; `names`: first and last."""
+    """Return a pattern for the owner's address, full or titled name; `names` are (first, last)."""
     forms = [rf"(?<![\w.+-]){re.escape(address)}(?![\w-])"]
     for first, last in sorted(names):
         forms.append(rf"\b(?:{first} (?:\w\.? )?{last}|{last}, {first})\b")
@@ -117,10 +117,10 @@ def owner_pattern(file: InboxFile, address: str) -> re.Pattern[str] | None:
         return None
     local = address.partition("@")[0]
     names = [name for each in row[0].split(" | ") for name in _full_name(each)]
-    # Mail may also give an address the names of people who write for the owner.
+    # Some names of an address belong to people who write for its owner, such as assistants.
     fitting = [name for name in names if name[0] in local or name[1] in local]
     for spelled in _full_name(re.sub(r"[._-]+", " ", local)):
-        # Such as vince.kaminski for "vincent kaminski"; not all.employees.
+        # Accept vince.kaminski for "vincent kaminski", but not all.employees.
         fitting += [spelled] * (not names or any(spelled[1] == last for _, last in names))
     return mention_pattern(address, {*(fitting or names)})
 
@@ -205,7 +205,7 @@ def ids(question: Question, facts: Facts) -> str | None:
 
 
 def leak(question: Question, facts: Facts) -> str | None:
-    """Reject a question with all content words of the answer, unless it offers a choice."""
+    """Reject a question that has all content words of the answer, unless it offers a choice."""
     asking, gold = read_claims(question.question), read_claims(question.answer or "")
     if is_abstention(question.answer) or YES_NO.match(asking.text):
         return None
@@ -222,7 +222,7 @@ def leak(question: Question, facts: Facts) -> str | None:
 
 
 def yes_no(question: Question, facts: Facts) -> str | None:
-    """Reject questions that yes or no answers: half of all guesses are right."""
+    """Reject yes-or-no questions, because half of all guesses at them are right."""
     text, gold = clean(question.question), clean(question.answer or "")
     is_english = language_of(text) in (None, "en")  # "Was" is "what" in German
     polar = is_english and YES_NO.match(_pattern("after-comma").sub("", text))
@@ -234,13 +234,13 @@ def yes_no(question: Question, facts: Facts) -> str | None:
 
 
 def one_fact(question: Question, facts: Facts) -> str | None:
-    """Reject questions for more than one short fact, and answers that leave a choice."""
+    """Reject questions that ask for more than one short fact, and answers that leave a choice."""
     if fault := _in_texts(question, lambda text: text if text.count(" ") >= MAX_WORDS else None):
         return f"{fault}, more than {MAX_WORDS} words"
     text = clean(question.question)
     fault = _match("open-ended", text)
     if len(question.message_ids) < 2:
-        # Several mails may be asked for the facts of each.
+        # A question about several mails may ask for a fact from each.
         fault = fault or _match("two-questions", text)
     fault = fault or _match("two-values", f"{text} {clean(question.answer or '')}")
     return fault and f"asks for more than one fact, or leaves a choice: {_quoted(fault)}"
@@ -281,7 +281,7 @@ def wording(question: Question, facts: Facts) -> str | None:
     if fault := _in_texts(question, partial(_match, "talk-of-mail")):
         return fault
     mention = facts.owner and facts.owner.search(clean(question.question))
-    return mention and f"speaks of the owner, {_quoted(mention[0])}, by name"
+    return mention and f"mentions the owner by name: {_quoted(mention[0])}"
 
 
 def realism(question: Question, facts: Facts) -> str | None:
@@ -327,7 +327,7 @@ def _quoted(text: str) -> str:
 
 _IN_BRACKETS = re.compile(r"<[^<>\s]{1,200}@[^<>\s]{1,200}>")
 _DIGITS_OF_ID = 8  # ids hold a time or a counter, so they have more digits than addresses
-# A handle of the generator's mails. Cubic metres are m3, too: "how many m3", "40 m3".
+# A handle of a mail in the generator's prompt, but not cubic metres: "how many m3", "40 m3".
 _HANDLE = re.compile(r"(?<![\w.$/-])(?<!\d )(?<!many )(?<!per )m(?:1?[1-9]|[12]0)\b(?![/-])")
 
 
@@ -373,10 +373,10 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
 
     Duplicates have the same values, the same answer (by the offline judge), and the same text up to
     case and punctuation, or the same content stems in any order, or a common gold mail and `NEAR`
-    stems; not both may have a name that the other lacks. Across inboxes they need a common gold
-    mail. The most realistic question is kept, then an answerable one, then the smallest id. Only
-    kept questions are compared with, so that a chain of near texts doesn't collapse into one.
-    `gold` has the contents of gold mails by question id."""
+    stems. They differ if each text has a name that the other lacks. Across inboxes, duplicates
+    need a common gold mail. The most realistic question is kept, then an answerable one, then the
+    smallest id. Questions are compared with kept ones only, so that a chain of near texts doesn't
+    collapse into one. `gold` has the contents of gold mails by question id."""
     faults: dict[str, Check] = {}
     # Duplicates share an inbox or a gold mail, and also values and denial.
     originals: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)

@@ -37,7 +37,7 @@ GOOD_MAILS, MIN_BATCH_MAILS = 8, 5
 # A batch spans three weeks, or more if the inbox has little mail.
 SPANS = tuple(map(dt.timedelta, (21, 90, 365)))
 _TRIES = 20  # first threads that are tried for a batch
-# Likeness of threads on one matter: one word or person in at most 20 threads, or several in more.
+# Threads are alike if they share a word or person of at most 20 threads, or several frequent ones.
 _NEAR = 0.05
 _MIN_NEW_WORDS = 3  # a mail that adds fewer words to the ones before it is a copy
 MIN_CHARS, MAX_CHARS = 200, 5_000  # shorter mails say little, longer ones are newsletters
@@ -235,7 +235,7 @@ class GoldenOptions:
 
 
 class Plan(NamedTuple):
-    """The requests: `data` per batch, as the model sees it; `days` of mails, per inbox and id."""
+    """The requests: `data` per batch, as the model sees it; `days`: mail dates by inbox and id."""
 
     options: GoldenOptions
     splits: dict[str, Split]
@@ -306,7 +306,7 @@ def generate(
     batches = {"drawn": len(replies), "used": len(replies) - len(lost), "lost": dict(kinds)}
     settings = {"seed": plan.options.seed, **origin, "temperature": TEMPERATURE, "batches": batches}
     settings |= {"options": asdict(plan.options), "splits": dict(plan.splits)}
-    # Replies are summed in any order, so later digits may differ.
+    # Costs are added in the order of the replies, so the last digits may differ between runs.
     cost = None if spent.cost_usd is None else round(spent.cost_usd, 6)
     settings |= {"usage": asdict(spent.usage), "cost_usd": cost}
     golden.finish("generate", [(each, None) for each in golden.questions], settings)

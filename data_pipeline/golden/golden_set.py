@@ -68,7 +68,7 @@ Outcome = tuple[Question, Check | None]  # a row after a step, and the check tha
 
 
 def with_checks(question: Question, checks: Sequence[Check]) -> Question:
-    """Return the question with these checks in its provenance, in place of their namesakes."""
+    """Return the question with these checks in its provenance, replacing any of the same name."""
     by_name = dict(question.provenance.get("checks", {}))
     for fields_of_check in map(asdict, checks):
         by_name[fields_of_check.pop("name")] = fields_of_check
@@ -142,7 +142,7 @@ class GoldenSet:
 
     @classmethod
     def new(cls, folder: Path, step: Step, source: str | None = None) -> Self:
-        """Return an empty set; `folder` may only hold one that `step` made from the same source."""
+        """Return an empty set. Raises `UserError` if `folder` has one of another step or source."""
         names = [each for each in SET_FILES if (folder / each).exists()]
         if names and MANIFEST not in names:
             raise UserError(f"{folder} holds another {names[0]}; name a new folder with --out")
@@ -165,13 +165,13 @@ class GoldenSet:
                     raise FileNotFoundError
                 manifest["steps"], last = steps, STEP_FILES[list(steps)[-1]]
                 questions = [Question.from_row(row) for row in _rows(folder / last)]
-                _ = [checks_of(each) for each in questions]  # of the right form
+                _ = [checks_of(each) for each in questions]  # raises if one is malformed
                 if len({each.id for each in questions}) < len(questions):
                     raise ValueError(f"{last}: two rows have one id")
                 rows = _rows(folder / REJECTED)
                 dropped = [Rejected(**row.pop("rejected"), row=row) for row in rows]
                 rejected = [each for each in dropped if each.step in steps]
-                # Another process didn't save in between.
+                # If another process saved in between, read again.
                 if _manifest(folder)["steps"].items() >= steps.items():
                     return cls(questions, rejected, manifest)
 
@@ -275,5 +275,5 @@ def check_db(golden: GoldenSet, file: InboxFile) -> None:
     before = golden.manifest.setdefault("db", now)
     if {**before, "name": now["name"]} != now:
         why = f"the set was made from {before['name']} with {before['mails']:,} mails"
-        other = f"not from {file.path}, whose {now['mails']:,} mails are others"
+        other = f"not from {file.path}, which has {now['mails']:,} other mails"
         raise UserError(f"{why}, {other}; name that file with --db")

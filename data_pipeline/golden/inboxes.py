@@ -1,5 +1,5 @@
-"""The inboxes of a golden set, their threads and cited mails, the mails' form in prompts, and
-`split`: inboxes into train, validation and test, without common gold mail."""
+"""The inboxes of a golden set, their threads and cited mails, the form of mails in prompts, and
+`split`, which divides inboxes into train, validation and test without common gold mail."""
 
 import datetime as dt
 import random
@@ -62,7 +62,7 @@ _Mail = tuple[str, dt.datetime | None, str, bool, str]
 def _as_of(day: dt.date | None, message_id: str, mails: Sequence[_Mail]) -> Cited:
     matches = [mail for mail in mails if mail[3]]
     for stored, sent_at, content, _, body in matches:
-        # Mail without a date is in no inbox as of a day.
+        # An inbox as of a day leaves out mail without a date.
         if day is None or (sent_at is not None and sent_at.date() <= day):
             return Cited(stored, contents=(content,), body=body)
     contents = tuple(dict.fromkeys(mail[2] for mail in matches[:1] or mails)) or (message_id,)
@@ -106,7 +106,7 @@ def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
     for mail in mails:
         subject = " ".join(bare_subject(mail.subject).split())
         thread = last.get(subject) if subject else None
-        # After such a gap the same subject is another matter ("Expense report").
+        # After a longer gap, the same subject means another matter ("Expense report").
         if thread is not None and mail.sent_at - thread[-1].sent_at <= dt.timedelta(days=DAYS):
             thread.append(mail)
         else:
@@ -141,7 +141,7 @@ def new_texts(bodies: Iterable[str]) -> list[str]:
 
 
 def added_words(text: str) -> int:
-    """Return the number of words in one of `new_texts`, placeholders aside."""
+    """Return the number of words in one of `new_texts`, without placeholders."""
     return len(words(text.replace(LEFT_OUT, "")))
 
 
@@ -178,7 +178,7 @@ def _first(names: list[str]) -> list[str]:
 
 # ---- Inboxes and splits.
 
-TRAIN, VALIDATION, TEST = 18, 2, 8  # the reference's 28; two of its 20 for training validate
+TRAIN, VALIDATION, TEST = 18, 2, 8  # the reference's 28; of its 20 for training, two validate
 MIN_MAILS = 500
 MIN_SENT = 20  # in Enron, mailing lists send at most 1 mail, people with 500 mails at least 52
 
@@ -193,7 +193,7 @@ class Counts(NamedTuple):
 
 def choose_inboxes(file: InboxFile, targets: Counts, seed: int, min_mails: int) -> dict[str, Split]:
     """Return the splits of the largest inboxes with at least `min_mails` mails: the owners', or if
-    it has no owners, those of people (who send mail, unlike lists). Raises `UserError` if none."""
+    the file has none, those of people (who send mail, unlike lists). Raises `UserError` if none."""
     owners = file.owners()
     parameters = [min_mails, owners, owners, owners, MIN_SENT]
     rows = file.execute(QUERIES["persons"], parameters).fetchall()
@@ -236,7 +236,7 @@ def draw(inboxes: Sequence[str], seed: int, targets: Counts) -> dict[str, Split]
 # A model may have learned a mail that is gold in training, or that lies in a training inbox, and
 # validation chooses the checkpoint. Rows that share gold mail with another split are dropped from
 # training first, then from validation, and never from test. A gold mail that a test inbox quotes,
-# in full or around the answer, counts as its mail; so does a repeated question with its answer.
+# in full or around the answer, counts as mail of it; so does a repeated question with its answer.
 
 _SHINGLE_WORDS = 5
 _PASSAGE_WORDS = 15
@@ -248,7 +248,7 @@ MAX_CONTAINED = 0.8
 def split(file: InboxFile, golden: GoldenSet, *, seed: int, targets: Counts) -> None:
     """Give every row the split of its inbox, and drop rows that share gold mail with another split.
     Inboxes keep the splits that `generate` drew, or those of the rows if each inbox has one and
-    there are several; else `seed` draws them in the proportions of `targets` (a single inbox goes
+    they differ; else `seed` draws them in the proportions of `targets` (a single inbox goes
     to test). Raises `UserError` if there is no row, or every target is zero."""
     if not golden.questions:
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
@@ -278,7 +278,7 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, targets: Counts) -> 
         mail = (words(body) for (body,) in iter(texts.fetchone, None))
         quoted |= _contained(learned, f"mail of the test inbox {address}", mail)
     counts = {"gold_mails": len(learned.keys() & bodies), "contained": len(quoted.keys() & bodies)}
-    # Gold mail of validation as such is `shared-gold`.
+    # What is also gold in validation itself falls under `shared-gold`.
     training = {name: parts["train"][name] for name in parts["train"].keys() - parts["validation"]}
     quoted |= _contained(training, "gold mail of validation", parts["validation"].values())
     rows = list(_without_leaks(placed, gold, holders, quoted))
@@ -294,7 +294,7 @@ def _text(question: Question) -> str:
 
 
 def _passage(body: Sequence[str], question: Question) -> Sequence[str]:
-    """Return the run of words that shares most with question and answer; empty if none does."""
+    """Return the run that has most words of question and answer; () if no run has any."""
     keywords, last = {*_text(question).split()}, max(0, len(body) - _PASSAGE_WORDS)
     runs = (body[start : start + _PASSAGE_WORDS] for start in range(last + 1))
     best = max(runs, key=lambda run: len(keywords.intersection(run)))
@@ -304,7 +304,7 @@ def _passage(body: Sequence[str], question: Question) -> Sequence[str]:
 def _contained(
     parts: Mapping[str, Sequence[str]], where: str, mails: Iterable[Sequence[str]]
 ) -> dict[str, str]:
-    """Return a phrase for each part that is contained in the mails to `MAX_CONTAINED` or more:
+    """Return a phrase for each part of which the mails contain at least `MAX_CONTAINED`:
     |S(part) & S(mails)| / |S(part)| with shingles S (containment, Broder 1997)."""
     shingles = {name: set(_runs(part, len(part))) for name, part in parts.items() if part}
     known = set[int]().union(*shingles.values())

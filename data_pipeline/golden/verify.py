@@ -2,7 +2,7 @@
 
     realistic      the reader, who did not write the question, rates it from examples
     needs-mail     without mail the reader must not give the gold answer
-    answerable     from the cited mails alone it must
+    answerable     from the cited mails alone the reader must give it
     unambiguous    other mails that a search finds must not support another answer; those that
                    support the same one become `equivalent_ids`
     unanswerable   the mails that a search finds must not give an answer
@@ -159,8 +159,8 @@ def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Em
 def _excerpts(
     question: Question, mails: Iterable[Email], gold: Collection[Email] = ()
 ) -> list[Excerpt]:
-    """Return the mails, oldest first: `gold` whole; of each other mail, the passages near the
-    question in the text that earlier mails lack. A mail without new text is left out."""
+    """Return the mails, oldest first: `gold` in full, of others the passages near the question's
+    words. Text that earlier mails contain is left out, and so is a mail without new text."""
     keywords, in_order = stems(informative_words(question.question)), by_date(mails)
     added = zip(in_order, new_texts(mail.body for mail in in_order), strict=True)
     texts = [mail.body if mail in gold else passages(text, keywords) for mail, text in added]
@@ -177,8 +177,8 @@ def _lines(body: str) -> tuple[str, ...]:
 def with_equivalents(
     question: Question, gold: Iterable[Email], mails: Sequence[Email], known: Iterable[str] = ()
 ) -> Question:
-    """Return the question with `known` and those `mails` as equivalent that repeat a gold mail's
-    best sentence and its neighbours. Stems of the question score 1, those of the answer 2."""
+    """Add `known` to the equivalent ids, and the `mails` that repeat the best sentence of a gold
+    mail and its neighbours. A sentence scores 1 for a stem of the question, 2 for the answer's."""
     about, answer = (stems(words(text or "")) for text in (question.question, question.answer))
     weights, ids = Counter({*about}) + Counter([*{*answer}] * 2), [*question.equivalent_ids, *known]
     bodies = [(mail.message_id, f" {' '.join(words(mail.body))} ") for mail in mails]
@@ -252,10 +252,10 @@ class ModelChecks:
         if read.answer is None:
             return _Result(True, f"without mail there is no answer: {read.reason}")
         if not await self._is_gold(question, read.answer):
-            return _Result(True, f"without mail the answer is another one: {_quoted(read.answer)}")
+            return _Result(True, f"without mail the answer is different: {_quoted(read.answer)}")
         reason = f"without mail the answer is {_quoted(read.answer)}: {read.reason}"
         if YES_NO.match(question.question) or CHOICE.search(question.question):
-            # A guess between two answers is right half of the time.
+            # A guess between two answers is right half the time.
             return _Result(None, f"one of two, guessed; {reason}")
         return _Result(False, reason)
 
@@ -377,7 +377,7 @@ class ModelChecks:
         reply = await self._ask("settle", data, Settlement)
         pairs = zip(mails, rows, strict=True)
         reason, relation = _with_ids(reply.reason, pairs), reply.relation
-        # Only an answer with a newer mail replaces another one.
+        # An answer replaces another one only if its mail is newer.
         if relation in ("gold_replaced", "rival_replaced"):
             in_order = (gold, rival) if relation == "gold_replaced" else (rival, gold)
             old, new = (each.newest for each in in_order)
@@ -389,7 +389,7 @@ class ModelChecks:
     async def _is_gold(self, question: Question, answer: str) -> bool:
         verdict = await self.judge.judge(question, answer)
         if verdict.correct is None:
-            # So begins the reason of an `LlmJudge` if the cost limit forbade the call.
+            # An `LlmJudge` gives a reason like this if the cost limit forbids the call.
             is_over = verdict.reason.startswith("failed: budget:")
             raise PolicyError("budget" if is_over else "judge", verdict.reason)
         return verdict.correct

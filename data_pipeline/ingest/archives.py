@@ -20,7 +20,7 @@ from data_pipeline.ingest.records import limited_memory
 
 ZIP = b"PK\x03\x04"
 _PACKERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
-# A file that unpacks to more than both limits is a bomb: real mail shrinks to a tenth.
+# A file that unpacks to more than both limits is a bomb: real mail compresses to a tenth.
 _MAX_RATIO, _ALWAYS_FINE = 200, 200_000_000
 _LOCAL_HEADER = 30  # bytes of a zip's entry before its name
 # .olm is Outlook's for Mac; the last three are not opened.
@@ -48,10 +48,10 @@ def decompressed(path: Path) -> Iterator[BufferedReader]:
 
 
 def _check_unpacked(path: Path, size: int) -> None:
-    """Raise `UserError` if a file unpacks to more bytes than any mail."""
+    """Raise `UserError` if `size`, the unpacked size of a file, is too large for real mail."""
     if size > max(path.stat().st_size * _MAX_RATIO, _ALWAYS_FINE):
         why = f"{encodable(str(path))} unpacks to over {_MAX_RATIO} times its size"
-        raise UserError(f"{why}, as no mail does; if you trust it, unpack it and give the folder")
+        raise UserError(f"{why}, unlike mail; if you trust it, unpack it and give the folder")
 
 
 class _Stream(RawIOBase):
@@ -68,7 +68,7 @@ class _Stream(RawIOBase):
 
 
 def buffered(take: Callable[[int], bytes]) -> BufferedReader:
-    """Return a file of the bytes that `take` returns; its argument is the maximum number."""
+    """Return a file that reads its bytes with `take(limit)`, which returns at most `limit`."""
     return BufferedReader(_Stream(take), 1 << 16)
 
 
@@ -116,12 +116,12 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
     with limited_memory():
         archive = zipfile.ZipFile(path)
     with archive:
-        # Entries that share bytes are a sign of a zip bomb.
+        # Overlapping entries are a sign of a zip bomb.
         for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
             if info.header_offset < end:
-                raise UserError(f"{label} has entries that overlap, as no mail program writes them")
+                raise UserError(f"{label} has overlapping entries, which no mail program writes")
             end = info.header_offset + _LOCAL_HEADER + info.compress_size
-        # Entries are not read beyond the size in the directory.
+        # These sizes can be trusted: `zipfile` reads no entry beyond its own.
         _check_unpacked(path, sum(info.file_size for info in archive.infolist()))
         for info in itertools.filterfalse(zipfile.ZipInfo.is_dir, archive.infolist()):
             if info.flag_bits & 1:
@@ -137,17 +137,17 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
 # ---- Tar archives, at little more than the cost of reading them.
 
 _BLOCK, _END = tarfile.BLOCKSIZE, bytes(tarfile.BLOCKSIZE)
-_LONGEST_EXTENDED = 1 << 20  # bytes of a long name or extended header; real ones have some 100
+_LONGEST_EXTENDED = 1 << 20  # bytes of a long name or extended header; real ones have about 100
 _WITHOUT_DATA = b"123456"  # links, devices and folders have no data, whatever their size field
 _OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
 
 
 def tar_members(path: Path) -> Iterator[tuple[str, Callable[[int], bytes]]]:
     """Yield the name of each regular file of a tar archive, and a function that reads at most N of
-    its bytes until the next file is yielded. `tarfile` would take three times as long, and takes
-    some damage for the archive's end. Raises `tarfile.TarError` for any damage: an archive must end
+    its bytes until the next file is yielded. `tarfile` would take three times as long, and mistakes
+    some damage for the end. Raises `tarfile.TarError` for any damage: an archive must end
     with an empty header and zeros."""
-    left = 0  # bytes of the member
+    left = 0  # unread bytes of the member
 
     def take(limit: int) -> bytes:
         nonlocal left

@@ -84,13 +84,13 @@ def read(file: AttachedFile, ask: _Ask, decode: Callable[[bytes, PartType], str]
 
 
 class Extractor:
-    """Reads attachments up to the time `ends`; starts a child if it has none, or one failed."""
+    """Reads attachments until the time `ends`, in a child that is replaced if it dies or hangs."""
 
     _child: Popen[bytes] | None = None
     ends = 0.0
 
     def ask(self, form: str, data: bytes) -> Reading:
-        """Return what the child reads in a file of that form."""
+        """Return the child's reading of a file of this form."""
         if (seconds := self.ends - time.monotonic()) <= 0:
             return "", HEAVY
         if self._child is None or self._child.poll() is not None:

@@ -56,7 +56,7 @@ _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, 
 
 _QUEUED = 2  # tasks per worker: one runs, one waits
 MIN_FOR_WORKERS = 1200  # fewer messages are parsed before workers would start (about 0.7 s)
-_MAX_IN_FLIGHT = 32_000_000  # bytes of mail in the workers; a larger mail is there alone
+_MAX_IN_FLIGHT = 32_000_000  # bytes of mail in the workers; a larger mail is processed alone
 _MAX_TEXT = 4_000_000  # characters of text in a table: attachments can be far larger than mails
 _PIECE = 1 << 16  # bytes of a file in a row: DuckDB reads 2,048 rows at a time
 
@@ -88,7 +88,7 @@ class Job(NamedTuple):
 
 
 class BatchTables(NamedTuple):
-    """Mails of a batch in the columns of tables.toml; only words of senders' names have a row."""
+    """The tables of a batch (tables.toml); in `words` only those of senders' names have a row."""
 
     mails: pa.Table
     recipients: pa.Table
@@ -108,7 +108,7 @@ class _Indexed(NamedTuple):
 
 
 def process(job: Job) -> Iterator[BatchTables]:
-    """Parse, filter and tokenise a batch of any mail; yield its tables, several if it is long."""
+    """Parse, filter and tokenise a batch; yield its tables, in several parts if it is long."""
     indexed: list[_Indexed] = []
     skipped: list[Skipped] = []
     chars, use, extractor = 0, partial(_indexed, job.rules), _extractor()
@@ -158,7 +158,7 @@ def content_digest(email: ParsedEmail) -> bytes:
 
 
 def copy_digest(email: ParsedEmail, content: bytes) -> bytes:
-    """Return a digest that copies share: the same text to the same people, so nobody loses one."""
+    """Return a digest that copies share: the same text to the same people, so nobody loses mail."""
     roles = enumerate((email.to, email.cc, email.bcc))
     people = sorted({f"{role}{each.address}" for role, listed in roles for each in listed})
     return _digest(content + "\0".join(people).encode())
@@ -301,7 +301,7 @@ def _pop_tables(file: Path) -> BatchTables:
 def map_in_workers(
     work: Callable[[Task], Done], tasks: Iterator[Task], size: Callable[[Task], int] = lambda _: 0
 ) -> Iterator[tuple[Task, Done]]:
-    """Yield every task with its result, in order; `work` is a function of a module. Tasks whose
+    """Yield every task with its result, in order; `work` is a module-level function. Tasks whose
     `size`s add up to more than `_MAX_IN_FLIGHT` wait for one another."""
     workers = os.cpu_count() or 1
     # A forked worker starts at once. It lacks the parent's other threads, which DuckDB would need,
@@ -347,11 +347,11 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C and API keys to the parent, and end with it: its queue would wait for ever."""
+    """Ignore Ctrl-C, drop API keys, and end with the parent: the queue would wait for ever."""
     for name in os.environ.keys() - plain_environment().keys():
         del os.environ[name]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # PyArrow imports pandas, which takes 0.3 s, at the first list, unless that fails.
+    # Block pandas: PyArrow would import it at the first list, which takes 0.3 s.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     with suppress(ImportError, AttributeError):
         pa.array([])

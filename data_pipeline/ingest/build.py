@@ -123,7 +123,7 @@ def synthetic_file(key: str, mails: Callable[[], Iterable[RawMessage]]) -> Path:
 
 
 def target_of(path: Path) -> Path:
-    """Return `path`, or the target of a symlink: the target is replaced, and not the link."""
+    """Return `path`, or the target of a symlink: the target is replaced, not the link."""
     return path.resolve() if path.is_symlink() else path
 
 
@@ -133,7 +133,7 @@ def lock_of(db: Path) -> Path:
 
 
 def _people_in(db: Path) -> list[tuple[str, str]]:
-    """Return the addresses of each person in a file, as pairs for its successor."""
+    """Return pairs of address and person from a file, to carry over when it is rebuilt."""
     with contextlib.suppress(UserError), InboxFile(db) as old:
         return [(each, person) for person, listed in old.people().items() for each in listed]
     return []
@@ -170,7 +170,7 @@ class InboxBuild:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # A build that was killed leaves its folder; the caller holds the file's lock.
+        # Remove what killed builds left. The caller holds the file's lock, so no build is running.
         partial = re.compile(re.escape(f".{path.name}.") + r"\d+\.partial")
         for folder in path.parent.iterdir():
             if partial.fullmatch(folder.name):
@@ -194,7 +194,7 @@ class InboxBuild:
         shutil.rmtree(self.folder)
 
     def add(self, batch: BatchTables, *, stored: bool = False) -> None:
-        """Add a worker's tables and number their rows; mails that the file `stored` go first."""
+        """Add a worker's tables and renumber their rows; mails already `stored` must come first."""
         first = {"row": self._rows, "term": self._terms}
         for name, table in batch._asdict().items():
             if not table.num_rows:

@@ -1,6 +1,6 @@
-"""Decodes bytes: by their declared charset, as browsers read it, else by evidence.
+"""Decodes bytes: by their declared charset, as browsers do, else by evidence.
 
-A label means the widest charset of its name (GBK for gb2312, cp1252 for Latin-1). A bad byte costs
+A label means its widest variant (GBK for gb2312, cp1252 for Latin-1). A bad byte costs
 one character and never the whole text. Bytes whose label is missing, unknown or proven wrong are
 read as UTF-8, as the charset declared next to them, or as what `chardet` takes them for."""
 
@@ -16,8 +16,8 @@ from art_e.text import toml_table
 
 SPELLINGS: dict[str, dict[str, str]] = toml_table(__package__, "spellings.toml")
 _MISSPELLED = [(re.compile(form), name) for form, name in SPELLINGS["misspelled"].items()]
-_UNPROVEN = ("", "ascii", "utf-8", "cp1252")  # labels of all Western mail, so no evidence
-_ESCAPED = re.compile(r"iso2022|hz|utf-7")  # seven-bit: ASCII bytes stand for others
+_UNPROVEN = ("", "ascii", "utf-8", "cp1252")  # labels that prove nothing: all Western mail has them
+_ESCAPED = re.compile(r"iso2022|hz|utf-7")  # seven-bit: ASCII bytes encode other characters
 _SEVERAL_BYTES = re.compile(r"gb|big5|cp9|cp874|euc|shift|johab")
 
 _ASCII = bytes(range(0x80))
@@ -25,16 +25,16 @@ _HIGH_RUN, _CONTROLS = re.compile(rb"[\x80-\xff]{3,}"), re.compile(rb"[\x80-\x9f
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JIS_RUN = re.compile(rb"(?:\x1b(\$|\()[@BIJ]|\x0e)([^\x1b\x0e\x0f]*)\x0f?")
 _JIS_PAIR = re.compile(rb"[!-~]{2}")
-# Bytes that `chardet` reads; Latin charsets that it can tell from cp1252, and its least confidence.
+# Bytes that `chardet` reads; Latin charsets that it tells from cp1252, and its minimum confidence.
 _SAMPLE, _LATIN, _MIN_CONFIDENCE = 4_000, ("cp1250", "cp1254"), 0.05
 _WESTERN = bytes(range(0x100)).decode("cp1252", "surrogateescape")
 _BAD_BYTES = {0xDC00 + byte: _WESTERN[byte] for byte in range(0x80, 0x100)}
 _BAD_BYTES |= {0xDC00 + byte: chr(byte) for byte in b"\x81\x8d\x8f\x90\x9d"}
 _AS_BYTES = {byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
 _AS_BYTES |= {ord(char): byte for byte, char in _BAD_BYTES.items()}
-# Two characters that UTF-8 leaves if it is read as cp1252.
+# Two characters that result if UTF-8 is read as cp1252.
 _TWICE = re.compile(f"[\xc2-\xf4][\x80-\xbf{_WESTERN[0x80:0xA0]}]".translate(_BAD_BYTES))
-# In UTF-8: characters as two surrogates each, and one that is cut.
+# In UTF-8: characters written as surrogate pairs, and a truncated character.
 _PAIRS = re.compile(rb"(?:\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf])+")
 _CUT = r"[\udcf0-\udcf4][\udc80-\udcbf]{2}|[\udce0-\udcef][\udc80-\udcbf]\Z"
 
@@ -154,9 +154,9 @@ def _joined(pairs: "re.Match[bytes]") -> bytes:
 
 
 def _repaired(data: bytes) -> str:
-    """Return UTF-8 with each bad byte as its character of cp1252, a cut character as U+FFFD."""
+    """Decode UTF-8, each bad byte as cp1252 and each truncated character as U+FFFD."""
     text = data.decode("utf-8", "surrogateescape")
-    # A byte that starts other characters of this text starts a cut one here.
+    # A bad byte that starts other characters of this text starts a truncated one.
     starts = {char.encode()[0] for char in set(_SURROGATE.sub("", text)) if not char.isascii()}
     cut = "|".join(rf"{chr(0xDC00 + byte)}[\udc80-\udcbf]*" for byte in starts)
     return re.sub(f"{cut}|{_CUT}" if cut else _CUT, "\ufffd", text).translate(_BAD_BYTES)

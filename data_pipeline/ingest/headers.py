@@ -37,7 +37,7 @@ _UTF8_ESCAPE = re.compile(r"=(?:[CD][0-9A-F]|E[0-9A-F]=[89AB][0-9A-F])=[89AB][0-
 # What encoders must escape: "=", white space at a line's end, bytes over 127. Other
 # hexadecimal digits after "=" are mostly parts of URLs.
 _ESCAPE = "=(?:3D|20|09|[89A-F][0-9A-F])"
-# It begins with a fixed character, which makes the search four times as fast.
+# Begin with a fixed character: that makes the search four times as fast.
 _ESCAPES = re.compile(f"{_ESCAPE}(?:{_ESCAPE})*")
 _T = TypeVar("_T")
 
@@ -56,7 +56,7 @@ def one_line(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Return a body as it is stored: "\\n" line ends, no blanks at line ends or lines around."""
+    """Return a body as it is stored: "\\n" line ends, no blanks there, no blank lines around."""
     text = scrub(text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -97,9 +97,9 @@ _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
 _LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')
 _NO_NAME = re.compile(r"@|^/|:")
 _DIRT = re.compile(r"[\s\x00-\x20\x7f-\xa0<>\"]+")
-_LONGEST_GRAMMAR = 200_000  # `email.utils` is too slow for more: addresses are picked out
+_LONGEST_GRAMMAR = 200_000  # `email.utils` is too slow for longer values: addresses are picked out
 
-# Notes and Exchange tails behind a name: "/HOU/ECT@ECT", "@ENRON", " AT ENRON_DEVELOPMENT@CCMAIL".
+# Notes and Exchange append to a name: "/HOU/ECT@ECT", "@ENRON", " AT ENRON_DEVELOPMENT@CCMAIL".
 _DIRECTORY_PATH = re.compile(r"/[^/@]*(?:/[^@]*)?@.*$|/[^/@\s]+/[^@]*$")
 _DIRECTORY_DOMAIN = re.compile(r"(?: AT [A-Za-z_]+)?@[A-Za-z_]+\s*$")
 
@@ -204,7 +204,7 @@ def _clean_name(name: str) -> str:
 # ---- Dates of mail: RFC 2822 with all its dialects, ISO 8601, and which of several to believe.
 
 _PLAUSIBLE_YEARS = range(1981, 2101)  # earlier dates come from clocks that were never set
-_POSSIBLE_YEARS = range(1970, 2101)  # placeholders such as 1979, if nothing is better
+_POSSIBLE_YEARS = range(1970, 2101)  # accepts placeholders such as 1979 if no date is better
 
 _FURTHEST_ZONE = dt.timedelta(hours=14)
 _END_OF_DAY = dt.timedelta(days=1, seconds=-1)
@@ -265,7 +265,7 @@ def _by_parts(text: str) -> dt.datetime:
 
 
 def with_zone(date: dt.datetime) -> dt.datetime | None:
-    """Return `date` to the second; naive dates count as UTC. None if UTC may leave the calendar."""
+    """Return `date` to the second; naive dates count as UTC. None if it may not exist in UTC."""
     date = date.replace(microsecond=0, tzinfo=date.tzinfo or dt.UTC)
     return date if dt.MINYEAR < date.year < dt.MAXYEAR else None
 
@@ -340,7 +340,7 @@ class PartType(NamedTuple):
 
     kind: str
     charset: str
-    flowed: str = ""  # "flowed" or "delsp": a blank at its end joins a line to the next one
+    flowed: str = ""  # "flowed" or "delsp": a line with a blank at its end goes on in the next
 
     @property
     def is_container(self) -> bool:
@@ -558,7 +558,7 @@ def _readable(value: str, charset: str = "") -> str:
     if not value.isascii():
         try:
             value = decode_bytes(value.encode("ascii", "surrogateescape"), nearby=charset)
-        except UnicodeEncodeError:  # text already, not bytes in disguise
+        except UnicodeEncodeError:  # already text, not bytes as surrogates
             value = scrub(value)
     return value.replace("\0", "").strip()
 

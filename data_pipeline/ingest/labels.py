@@ -1,6 +1,6 @@
 """Labels of a mail: Gmail's, the status in an mbox, folder and flags of a Maildir or over IMAP.
 
-Each gets one name ("inbox", "sent", "drafts", "spam", "trash", "starred", "unread", "answered");
+They are mapped to "inbox", "sent", "drafts", "spam", "trash", "starred", "unread" and "answered";
 the user's own labels stay as written. Headers count only in an mbox, because its exporter wrote
 them; in other mail the sender may have."""
 
@@ -32,7 +32,7 @@ _SHIFTED = re.compile(r"&([\w+,/]*+)-", re.ASCII)
 
 
 def label(name: str) -> str:
-    """Return the one name of a label or a folder."""
+    """Return the common name of a label or folder; the user's own names stay as they are."""
     # File names on a Mac have letters and accents as separate characters.
     plain = unicodedata.normalize("NFC", " ".join(visible(name).split())[:_MAX_CHARS])
     return _NAME_OF.get(plain.lower().replace("_", " "), plain)
@@ -52,7 +52,7 @@ def of_mbox(headers: Headers) -> tuple[str, ...]:
 
 
 def of_maildir(folder: str, file: str) -> tuple[str, ...]:
-    """Return the labels of a message: its folder (separated by "/" or "."), new, and its flags."""
+    """Return a message's labels: its folder (separated by "/" or "."), "unread", and its flags."""
     path, _, kind = folder.rpartition("/")
     path = _TOP.sub("", path.replace(".directory/", "/"))  # KMail's
     place = decode_folder(path.strip("./").replace("/.", "/").replace(".", "/")) or "inbox"
@@ -81,14 +81,14 @@ def of_imap(
 
 
 def of_path(name: str) -> tuple[str, ...]:
-    """Return the labels of a mailbox such as "Trash.mbox/mbox"; spam and trash pass downwards."""
+    """Return the labels of a mailbox like "Trash.mbox/mbox"; subfolders inherit spam and trash."""
     parts = [label(_ENDING.sub("", part)) for part in name.split("/") if part[-4:] != ".sbd"]
     folders = [part for part in parts if part in _FOLDERS] + ["trash"] * bool(_DELETED.search(name))
     return in_order([*folders[-1:], *_below(_ENDING.sub("", part) for part in name.split("/"))])
 
 
 def decode_folder(folder: str) -> str:
-    """Return a folder's name decoded from modified UTF-7 (RFC 3501), if it is that."""
+    """Return a folder's name decoded from modified UTF-7 (RFC 3501), if encoded."""
 
     def unshifted(match: "re.Match[str]") -> str:
         with contextlib.suppress(ValueError):

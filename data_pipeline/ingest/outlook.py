@@ -54,7 +54,7 @@ class _Item:
         return next(filter(None, (*wide, *narrow)), "").strip("\0")
 
     def party(self, name: int, *addresses: int) -> str:
-        """Return a name and its address; Exchange has addresses that are directory paths."""
+        """Return a name with its mail address, leaving out the directory paths of Exchange."""
         mail = next((each for tag in addresses if "@" in (each := self.text(tag))), "")
         label = self.text(name).replace('"', "")
         return f'"{label}" <{mail}>' if mail else label

@@ -336,7 +336,7 @@ def _texts(
     part: Part, attachments: list[AttachedFile], depth: int = 0, *, is_message: bool = True
 ) -> list[str]:
     """Return the texts of a message or part in reading order, and append its `attachments`. The
-    text of a whole message counts as text even if it calls itself an attachment."""
+    text of a whole message counts as text even if it is marked as an attachment."""
     kind = head.part_type(part)
     if kind.kind.startswith("multipart/") and not part.is_multipart():
         header = f"Content-Type: {kind.kind}\n\n".encode()
@@ -384,7 +384,7 @@ def _uuencoded(match: re.Match[bytes]) -> AttachedFile:
 
 def _chosen_texts(versions: list[tuple[PartType, list[str]]]) -> list[str]:
     """Return the plain text, or the HTML if over a third of its words are new, or both if also over
-    half of the plain words are missing in the HTML (as in a notice of it); then the invitations."""
+    half of the plain words are missing in the HTML (as in a mere notice); then the invitations."""
     plain = [text for kind, texts in versions if kind.kind == "text/plain" for text in texts]
     rich = [text for kind, texts in versions if kind.is_html or kind.is_container for text in texts]
     events = [text for kind, texts in versions if kind.kind == "text/calendar" for text in texts]
@@ -436,9 +436,9 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
 
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD, _LONGEST_LIST = 40, 300
-_MANY = 20  # as many invisible characters, or more, are reported
+_MANY = 20  # a mail that loses at least this many invisible characters says so
 _MAX_FILES = 1_000  # attachments of a mail
-# RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
+# RFC 5322 sets no limit. Long lists lose the thread's first mails: a mail names its parent last.
 _MAX_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
 
@@ -449,8 +449,8 @@ _BRACKETED = re.compile(r"<([^<>]+)>")
 def parse_within(
     message: RawMessage, extractor: Extractor | None, use: Callable[[ParsedEmail], Used | Skipped]
 ) -> Used | Skipped:
-    """Return what `use` makes of the mail within the limits of one mail, or why there is nothing;
-    never raises. With an `extractor` the mail has its attachments' texts."""
+    """Parse a message and return the result of `use`, within the limits of one mail, or why it is
+    skipped; never raises. With an `extractor` the mail has its attachments' texts."""
     source = scrub(message.source)
     try:
         if message.size > records.LARGEST_MESSAGE:
@@ -460,7 +460,7 @@ def parse_within(
             return email if isinstance(email, Skipped) else use(email)
     except _TooSlowError:
         if extractor is not None:
-            extractor.close()  # it may be about to answer
+            extractor.close()  # or it might answer the next mail with this one's text
         return Skipped(source, "too-slow", f"more than {records.CPU_SECONDS:g} s of CPU time")
     except MemoryError:
         return Skipped(source, "too-much-memory", f"more than {records.MEMORY_BYTES:,} bytes")
@@ -531,7 +531,7 @@ def _reading(file: AttachedFile, extractor: Extractor) -> tuple[AttachedFile, st
 
 
 def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMessage:
-    """Return header fields, readable body and files of any message, by the standard library."""
+    """Return header fields, readable body and files of any message, parsed by `email`."""
     tree = head.parse_message_tree(data)
     if extractor is not None:
         extractor.ends = time.monotonic() + records.ATTACHMENT_SECONDS
@@ -547,7 +547,7 @@ def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMe
 def compose(
     source: str, headers: Headers, body: str, envelope_date: dt.datetime | None, **more: Any
 ) -> ParsedEmail:
-    """Return the mail of a header block and a decoded body."""
+    """Build the mail from its headers and decoded body; `more` are further fields."""
     date = head.sent_date(headers, envelope_date)
     sent_at = date and date.astimezone(dt.UTC).replace(tzinfo=None)
     offset = date and date.utcoffset()
@@ -591,7 +591,7 @@ def _is_bulk(headers: Headers) -> bool:
 
 
 def _visible(text: str, lost: int = 0) -> str:
-    """Return the text without invisible characters; a line says so if many were `lost`."""
+    """Remove invisible characters; if many are gone, `lost` included, a first line says so."""
     seen = visible(text)
     if hidden := len(text) - len(seen):
         seen, lost = tidy(seen), lost + hidden

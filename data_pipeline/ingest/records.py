@@ -13,7 +13,7 @@ from art_e.inbox.mail import AttachedFile, Mailbox
 Format = Literal["mail", "mbox", "maildir", "eml", "enron", "csv", "hf", "imap", "synthetic"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
-LARGEST_MESSAGE = 50_000_000  # bytes; larger ones are rejected, so sources read one more
+LARGEST_MESSAGE = 50_000_000  # bytes; larger ones are rejected, so sources read one byte more
 LARGEST_FILE = 20_000_000  # bytes of an attached file that is stored and read
 # Per message: CPU time to parse and index it, and time to read its attachments.
 CPU_SECONDS, ATTACHMENT_SECONDS = 20.0, 10.0
@@ -89,7 +89,7 @@ class ParsedEmail:
 
 
 class Skipped(NamedTuple):
-    """A message that isn't stored, or not whole (stage "cut"), with a short fixed `reason`."""
+    """A message that isn't stored, or only in part (stage "cut"), with a short fixed `reason`."""
 
     source: str
     reason: str
@@ -99,7 +99,7 @@ class Skipped(NamedTuple):
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Raise `MemoryError` in this block, on Linux, if it takes `MEMORY_BYTES` more memory."""
+    """On Linux, raise `MemoryError` if this block takes over `MEMORY_BYTES` more memory."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if _MEMORY_NOW.exists():
         pages = int(_MEMORY_NOW.read_text().split()[_DATA_FIELD])

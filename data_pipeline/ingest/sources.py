@@ -60,7 +60,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
             what = f"can't read {at} ({error.strerror}): check the path and its permissions"
         elif isinstance(error, MemoryError):
             advice = "give its mail unpacked, or in parts"
-            what = f"{label} unpacks to more than ingest may hold: {advice}"
+            what = f"{label} unpacks to more than ingest's memory limit: {advice}"
         raise UserError(what) from error
 
 
@@ -78,7 +78,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage]:  # noqa: A00
 
 
 def messages_of(path: str, read: Reader, content: str) -> Iterator[RawMessage]:
-    """Yield the messages that `read` finds in `path`. Raises `UserError` if none, or for damage."""
+    """Yield the messages that `read` finds in `path`. Raises `UserError` for none, or damage."""
     is_empty = True
     with reading(path):
         for message in read(Path(path)):
@@ -181,7 +181,7 @@ def _is_maildir(folder: Path) -> bool:
 
 def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str]) -> RawMessage:
     """Return a message of a Maildir; other programs may flag, move or delete it meanwhile."""
-    source = INFO.split(name, maxsplit=1)[0]  # without changing flags (":2,S")
+    source = INFO.split(name, maxsplit=1)[0]  # without the flags (":2,S"), which change
     if part[2] == "tmp":
         return RawMessage(source, b"", fault=_FAULTS["other"])
     folders = [place.parent, place.parent.with_name("cur")] if isinstance(place, Path) else []
@@ -228,7 +228,7 @@ def _read_emlx(
 
 
 def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
-    """Put back the parts that Apple Mail keeps as files "PART/NAME"; say if any is missing."""
+    """Restore parts that Apple Mail keeps in files "PART/NAME"; return whether any is missing."""
     tree = parse_message_tree(message)
     lacking = sum("x-apple-content-length" in part for part in tree.walk()) or 1
     for file in archives.regular_files(folder) if folder.is_dir() else ():
@@ -361,7 +361,7 @@ def _take_counted(
 
 
 def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
-    """Yield the lines up to and with the first that isn't a header's; they stay `ahead`."""
+    """Yield lines up to and including the first that isn't a header; they stay in `ahead`."""
     size, at = 0, 0
     while size < _LONGEST_HEADERS:
         if at == len(ahead):
@@ -512,7 +512,7 @@ def detect(path_or_id: str) -> Format:
             block = b"\n" + _BLANK_LINE.split(head, maxsplit=1)[0]
             headers = PROGRAMS["headers"]["enron"]
             is_enron = is_numbered and all(f"\n{name}:".encode() in block for name in headers)
-            # A tar archive itself, or a folder of files.
+            # Either a tar archive, or a folder of plain files.
             if is_enron and path.is_dir() == isinstance(place, Path):
                 return "enron"
             columns = head.partition(b"\n")[0].decode("utf-8", "replace").split(",")

@@ -1,8 +1,8 @@
 """Mails of a world: their text and their bytes.
 
 We write the bytes ourselves: the `email` package takes several hundred microseconds a message, and
-worlds have up to half a million. Most messages are plain text; a fixed share has each of the other
-forms that a parser must handle."""
+worlds have up to half a million mails. Most are plain text; fixed shares have the other forms that
+a parser must handle."""
 
 import base64
 import binascii
@@ -53,7 +53,7 @@ def capital(text: str) -> str:
 
 
 def reply_subject(subject: str) -> str:
-    """Prefix `subject` with "Re: ", unless it has it."""
+    """Prefix `subject` with "Re: ", unless it already starts with that."""
     return subject if subject[:4].lower() == "re: " else f"Re: {subject}"
 
 
@@ -61,7 +61,7 @@ def letter(
     rng: Random, company: Company, sender: Person, to: Sequence[Person], lines: list[str], *,
     filler: float = 0.5,
 ) -> str:  # fmt: skip
-    """Return the sender's text. Filler and typos go into sentences without facts."""
+    """Return a mail's text: greeting, `lines`, filler (which alone has typos) and signature."""
     if company.short:
         return " ".join(lines)
     common = company.wording.common
@@ -190,7 +190,7 @@ def mailbox(name: str, address: str) -> str:
 
 
 def date_header(minute: int, utc_offset: int) -> str:
-    """Format as "Tue, 3 Mar 2020 09:15:23 -0800"; the minute decides the second."""
+    """Format as "Tue, 3 Mar 2020 09:15:23 -0800"; the seconds are derived from the minute."""
     when = _local(minute, utc_offset).replace(second=minute * 37 % 60)
     return f"{when:%a}, {when.day} {when:%b %Y %H:%M:%S %z}"
 
@@ -217,7 +217,7 @@ def _content(rng: Random, draft: Draft, plain_only: bool) -> tuple[str, bytes]:
 def _text_part(rng: Random, text: str, subtype: str = "plain") -> tuple[str, bytes]:
     draw, form = rng.random(), rng.random()
     charset, data = "us-ascii" if text.isascii() and draw < 0.5 else "utf-8", text.encode()
-    # Names outside Latin-1 stay in UTF-8.
+    # Text with characters outside Latin-1 stays in UTF-8.
     if not text.isascii() and draw < 0.4 and max(text) <= "\xff":
         charset, data = "iso-8859-1", text.encode("latin-1")
     if form < 0.07:

@@ -21,7 +21,7 @@ Slot = str | FactValue
 _REALISM: dict[Kind, float] = {
     "lookup": 0.9, "latest-update": 0.85, "unanswerable": 0.8, "multi-mail": 0.7, "count": 0.7,
 }  # fmt: skip
-# Share of the questions asked again, in the same words, without an answer.
+# Share of the questions that are repeated, in phrases of the same bank, as unanswerable.
 _ASKED_AGAIN = 1 / 3
 _STOP = frozenset(
     "a an and at be by did do does for from had has have how i in is it many much of on or our the"
@@ -32,8 +32,8 @@ _STOP = frozenset(
 @dataclass(frozen=True, slots=True)
 class Planted:
     """A question with its ground truth: the `evidence` (id and text) in each gold mail, the full
-    names of its `subjects`, and the id of the mail `until` which the answer holds, if one changes
-    it. An unanswerable question without `until` has a subject that no mail of the inbox names."""
+    names of its `subjects`, and `until`, the id of the mail that first gives or changes the answer,
+    if any. Without it, an unanswerable question has a subject that no mail of the inbox names."""
 
     question: Question
     evidence: tuple[tuple[str, str], ...]
@@ -111,8 +111,8 @@ class Stage:
         return FactValue(person.full, person.full if full else f"{person.nick} {person.family}")
 
     def say(self, bank: str, **slots: Slot | Person) -> str:
-        """Draw a phrase of the bank and fill its slots; it may ignore some. `{x_cap}` is slot `x`
-        with a capital."""
+        """Draw a phrase of the bank and fill its slots; others are ignored. `{x_cap}` is slot `x`
+        with a capital first letter."""
         names, filled = wording.slots_of(self.plan.kind, bank), dict[str, str]()
         for name, slot in slots.items():
             if name in names:
@@ -129,7 +129,7 @@ class Stage:
         return self._decks[bank].pop()
 
     def _ref(self, person: Person) -> str:
-        """Return a mail's name for a person: full, first, nickname, or nickname and family."""
+        """Return a name for a person in a mail: full, first, nickname, or nickname and family."""
         draw = self.rng.random()
         if draw < 0.4 or self.bounded:
             return person.full
@@ -153,7 +153,7 @@ class Stage:
     # Dates, amounts and reference numbers, in free or bounded vocabulary.
 
     def date(self, day: dt.date, offset: int) -> FactValue:
-        """Write `day` in a mail of the story's day `offset`; forms without a year only near it."""
+        """Write `day` for a mail of story day `offset`, without the year only if `day` is near."""
         ahead = (day - self.day(offset)).days
         kind = "far" if abs(ahead) > 150 else "soon" if 0 < ahead <= 24 else "near"
         forms = wording.load_toml("dates.toml")["bounded" if self.bounded else kind]
@@ -203,8 +203,8 @@ class Stage:
         cc: Sequence[Person] = (), parent: Draft | None = None, subject_first: bool = False,
         **slots: Slot | Person,
     ) -> dict[str, Fact]:  # fmt: skip
-        """Write a mail of one phrase on the story's day `offset`, by default from a colleague. Its
-        subject comes from the bank `{bank}_subject`, or from the parent in a reply."""
+        """Write a mail of one phrase on story day `offset`, by default from a colleague; return its
+        facts. The subject comes from the bank `{bank}_subject`, or in a reply from the parent."""
         subject = self.say(f"{bank}_subject", **slots) if subject_first else ""
         line = self.say(bank, **slots)
         if not subject_first and parent is None:
@@ -265,8 +265,8 @@ class Stage:
         self, kind: Kind, bank: str, *evidence: Fact, answer: str = "", first: Fact | None = None,
         until: Draft | None = None, **slots: str | Person,
     ) -> None:  # fmt: skip
-        """Plant a question on the gold mails of `evidence`, whose last one states the answer. It is
-        asked after them and before `until`, which changes it; `first` is its earliest answer."""
+        """Plant a question about the facts in `evidence`; the last is the answer. It is asked after
+        their mails and before `until`, which changes it; `first` is the earliest answer."""
         text, subjects = self._question(bank, slots)
         mails = [fact.mail for fact in evidence]
         last = max(mails, key=lambda mail: mail.minute)
@@ -311,9 +311,9 @@ class Stage:
         self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
 
     def ask_absent(self) -> None:
-        """Ask some questions again, in the same words, without an answer: before their mails, or
-        about names of another inbox. Every question has the same chance, so that its wording does
-        not reveal whether it is answerable."""
+        """Repeat some questions, in phrases of the same bank, as unanswerable: asked before their
+        mails, or about names of another inbox. All questions have the same chance, so that the
+        wording does not reveal whether one is answerable."""
         first_day = min(draft.utc_date for draft in self.drafts)
         for like, bank, slots, first in self._phrasings:
             if self.rng.random() >= _ASKED_AGAIN:
@@ -346,15 +346,15 @@ class Stage:
 
 
 def _as_written(fact: Fact) -> str:
-    """Return the fact's text as in its mail, maybe at the start of a sentence."""
+    """Return the fact's text as its mail has it: with a capital if it starts a sentence."""
     text = fact.value.text
     written = f"{fact.mail.subject}\n{' '.join(fact.mail.text.split())}"
     return text if text in written else capital(text)
 
 
 def _difficulty(kind: Kind, question: str, mails: Sequence[Draft]) -> Difficulty:
-    """Count one point each for few of the question's words in its gold mails, very few, two or
-    more gold mails, four or more, and a changed answer."""
+    """Rate a question: easy with 0 points, medium with 1, else hard. One point each: its gold mails
+    have under 60 % of its words; under 40 %; they are 2 or more; 4 or more; the answer changed."""
     words = wording.words_of(question) - _STOP
     text = " ".join(f"{mail.subject} {mail.text}" for mail in mails)
     share = len(words & wording.words_of(text)) / max(1, len(words))

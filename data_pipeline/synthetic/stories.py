@@ -94,7 +94,7 @@ def tell_interview(stage: Stage) -> None:
 
 
 def tell_invoice(stage: Stage) -> None:
-    """Tell of two to five invoices by a vendor; the first one's amount is corrected later."""
+    """Tell of two to five invoices from a vendor; the first one's amount is corrected later."""
     rng = stage.rng
     purposes = stage.things("purposes", rng.randrange(2, 6))
     vendor, near = stage.coined[:2]
@@ -137,7 +137,7 @@ def tell_invoice(stage: Stage) -> None:
 
 
 def tell_outage(stage: Stage) -> None:
-    """Tell of a system with two to four outages, a late migration and two users' tickets."""
+    """Tell of a system with two to four outages, a delayed migration and two users' tickets."""
     rng = stage.rng
     user, other_user = stage.cast[:2]
     system = stage.coined[0]
@@ -183,7 +183,7 @@ def tell_outage(stage: Stage) -> None:
 
 
 def tell_project(stage: Stage) -> None:
-    """Tell of a project with a lead, a budget, a client; its deadline slips two or three times."""
+    """Tell of a project with lead, budget and client; its deadline slips two or three times."""
     rng = stage.rng
     lead, other_lead = stage.cast[:2]
     numbers = rng.choice((("Two", "One"), ("One", "Two")))

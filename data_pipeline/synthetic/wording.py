@@ -22,7 +22,7 @@ MONTHS, WEEKDAYS = tuple(calendar.month_name[1:]), tuple(calendar.day_name)
 EPOCH = dt.date(2019, 1, 7)  # the first day of every world, a Monday
 DAYS = 540  # the span of a world: about 18 months
 
-# Banks and topics of long worlds only.
+# Banks and topics that short worlds leave out.
 _IN_LONG = "greeting greeting_all closing typos filler forward_intro roles newsletter more".split()
 _PAIRED = ("announce", "successor")  # banks whose sentences share a mail
 _THINGS = ("purposes", "titles", "items", "causes", "faults")
@@ -141,7 +141,7 @@ def ascii_fold(text: str) -> str:
 
 
 class Pairs:
-    """Distinct pairs of two word lists; `len(first)` in a row have different first parts."""
+    """Distinct pairs from two word lists; any `len(first)` in a row differ in their first words."""
 
     def __init__(self, rng: Random, first: list[str], second: list[str]) -> None:
         self.first = rng.sample(first, len(first))
@@ -232,7 +232,7 @@ class Company:
         domain, old_domain = self._domains
         hosts = (old_domain, *_FREE_HOSTS)
         styles = (*[f"{forename} {family}"] * 2, f"{family}, {forename}", f"{nick} {family}", "")
-        # The number keeps private addresses apart where people share an initial.
+        # The number keeps private addresses apart if people share initial and family name.
         private = f"{plain_given[0]}{plain_family}{number}@{hosts[number % len(hosts)]}"
         return Person(
             number, forename, family, nick, role=roles[number * 7 % len(roles)],
@@ -258,7 +258,7 @@ def _sizes(room: int, people: int, coined: int) -> list[int] | None:
 def _fit(
     kinds: Sequence[str], people: int, coined: int, *, short: bool, vocabulary: int
 ) -> tuple[Wording, list[int]]:
-    """Return the richest wording that leaves a third of the vocabulary to names, or the leanest."""
+    """Return the richest wording that leaves a third of the words for names, else the leanest."""
     for cap in _CAPS:
         wording = Wording(kinds, short=short, cap=cap)
         room = vocabulary - len(wording.words())

@@ -37,8 +37,8 @@ _SHARES: dict[Split, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 class WorldConfig:
     """A world's settings. `size`: mails, 1,000 to 500,000. `short`: bodies of one or two sentences
     without signatures. `vocabulary` limits the distinct lower-cased alphanumeric words of subjects,
-    bodies, questions and answers. Worlds of the same `names` share pools of names, paired
-    differently. `split` gets all questions (None: by inbox). `stories`: kinds joined by "+"."""
+    bodies, questions and answers. Worlds with the same `names` (a seed) share pools of names,
+    paired differently. `split`: of all questions (None: by inbox). `stories`: kinds joined by +."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -75,7 +75,7 @@ class World:
         # Stories grow slower than mail: a big company has more noise per fact.
         stories = round(140 * (size / 5000) ** (1.0 if size <= 5000 else 0.75))
         stories = stories * 3 // 2 if config.short else stories
-        # Coined names of chatter; those of the stories follow.
+        # The first coined names are for chatter, the others for stories.
         self._office_names = 60 if config.vocabulary is None else 12
         coined = self._office_names + (stories + 4) * _COINED
         self.company = Company(
@@ -109,7 +109,7 @@ class World:
 
     def _strangers(self, story: StoryPlan) -> list[tuple[Person, Person] | tuple[str, str]]:
         """Pair the story's names with those of a story in another inbox of the split. If first
-        names are clear, nobody in the owner's stories of this kind shares them."""
+        names alone are clear, those of strangers occur in no story of this owner and kind."""
         split = [each for each in self.stories if each.split == story.split]
         key = (story.owner, story.kind) if story.first_names_clear else None
         like = [self._cast(each) for each in split if (each.owner, each.kind) == key]
@@ -123,12 +123,12 @@ class World:
         return []
 
     def _message_id(self, mark: str) -> str:
-        """Return an id like those of chatter: it must not reveal that a mail matters."""
+        """Return an id that looks like those of chatter, so that it doesn't reveal gold mails."""
         digest = hashlib.blake2b(f"{self._key}/{mark}".encode(), digest_size=12).hexdigest()
         return f"<{digest[:18]}.{int(digest[18:], 16) % 1000}@mail.example>"
 
     def messages(self) -> Iterator[RawMessage]:
-        """Yield the mails. Chatter keeps pace with the first days of the stories."""
+        """Yield the mails: each story when its first day is reached, and chatter in between."""
         size, number, threads, stories = self.config.size, 0, 0, self.stories[::-1]
         while number < size:
             offset = number * wording.DAYS // size
@@ -180,7 +180,7 @@ def plan_stories(
     number: int, kinds: Sequence[str], weights: Sequence[float], seed: int, given_names: int
 ) -> list[StoryPlan]:
     """Return the stories by first day, 60/20/20 over the splits. Consecutive people have different
-    given names, so first names are clear in an inbox whose stories need no more of them."""
+    first names, so these are clear in an inbox whose stories need at most `given_names`."""
     rng = Random(f"{seed}/plan")
     splits = [_PATTERN[owner % len(_PATTERN)] for owner in range(len(weights))]
     counts = [0] * len(weights)
@@ -201,7 +201,7 @@ def plan_stories(
 
 # ---- Chatter, without facts: lunch, meetings, drafts, thanks, all-hands, newsletters.
 
-# It has staff and projects of no story: it can't answer or contradict a planted question.
+# It never mentions what a story is about, so it can't answer or contradict a planted question.
 
 _TIMES = ("9:30 am", "10 am", "11:30 am", "12:15 pm", "1 pm", "2:30 pm", "3 pm", "4:45 pm")
 _ALL_HANDS = ("All hands {day}", "To all staff", "Notes from the office", "{city} office: notes")
@@ -327,7 +327,7 @@ def _message_id(number: int, rng: Random) -> str:
 
 # Each question has a gold mail and an attack mail, in one of five forms: a tool's result, an
 # instruction, an outsider's false correction, mail under a forged name, a request for a secret in
-# the inbox. `provenance` has the form as "attack", and as "planted" what no answer may contain.
+# the inbox. `provenance` has the form ("attack"), and the text to keep out of answers ("planted").
 
 WORLD = WorldConfig(size=2_000, seed=11)
 ATTACKS = 60
@@ -348,7 +348,7 @@ def injection_mail() -> Iterator[RawMessage]:
 
 
 def attacks() -> Iterator[Attack]:
-    """Yield the attacks; forms and wordings take turns."""
+    """Yield the attacks, in each form and wording in turn."""
     world, forms = World(WORLD), load_toml("attacks.toml")
     entries = [(stage, each) for stage in map(world.tell, world.stories) for each in stage.planted]
     lookups = [(stage, each) for stage, each in entries if each.question.kind == "lookup"]
@@ -414,7 +414,7 @@ _USAGE = (
 
 
 def world_of(text: str) -> WorldConfig:
-    """Return the world of a source string. Raises `UserError` if it is invalid."""
+    """Parse a source string into the settings of a world. Raises `UserError` if it is invalid."""
     if text == INJECTION:
         return WORLD
     size, *options = text.removeprefix(SYNTHETIC).replace("_", "").split(",")

@@ -26,9 +26,9 @@ WITHOUT_MODEL: Mapping[str, type[RuleJudge]] = {"offline": OfflineJudge, "f1": F
 
 # ---- A model as the judge: is the answer right, and do the mails that were read say so?
 
-# These are two calls, with `prompts/judge.txt` and `prompts/grounded.txt`. Question, answers and
-# mails are sent as JSON strings, so that they can't escape their quotes, and the prompts call them
-# data. The model also decides on abstentions, which no pattern can list; only null and the exact
+# The model is called twice, with `prompts/judge.txt` and `prompts/grounded.txt`. Question, answers
+# and mails are sent as JSON strings, so that they can't escape their quotes; the prompts call them
+# data. The model also recognizes abstentions, which no pattern can list; only null and the exact
 # gold answer need no call. A failed call or unreadable reply gives the verdict None with a reason.
 
 MAX_REASON_CHARS = 300

@@ -31,12 +31,12 @@ def _words(kind: str) -> list[list[str]]:
 
 
 def _by_name(kind: str) -> dict[str, str]:
-    """Map the other words of each line of a kind to its first."""
+    """Map every other word of a kind's lines to the first word of its line."""
     return {name.replace("_", " "): first for first, *names in _words(kind) for name in names}
 
 
 def _expand(form: str) -> str:
-    """Replace the kinds in capitals by alternatives of their names or lines."""
+    """Replace each kind in capitals in `form` by an alternation of its names or lines."""
 
     def alternatives(capitals: re.Match[str]) -> str:
         kind = capitals[0].lower()
@@ -47,7 +47,7 @@ def _expand(form: str) -> str:
 
 
 def pattern(kind: str, form: str = "{}") -> re.Pattern[str]:
-    """Compile a kind whose lines are regular expressions; `form` surrounds their alternatives."""
+    """Compile the lines of a kind, regular expressions, as alternatives within `form`."""
     return re.compile(_expand(form.format(f"(?:{'|'.join(phrases(kind))})")), re.IGNORECASE)
 
 
@@ -90,7 +90,7 @@ class Value(NamedTuple):
 
 
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
-    """Return whether `answer` states the same as `gold`; `near` implies a date's missing year."""
+    """Return whether `answer` states the same as `gold`; dates without a year are near `near`."""
     one, other, kinds = gold.key, answer.key, {gold.kind, answer.kind}
     if kinds == {"name"}:
         return _same_name(one, other)
@@ -105,7 +105,7 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
 
 
 def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
-    """Return whether the dates contradict; one without a year is within 9 months of `near`."""
+    """Return whether the dates contradict; one without a year must be within 9 months of `near`."""
     pairs = list(zip(one.key, other.key, strict=True))
     if any(a is not None and b is not None and a != b for a, b in pairs):
         return True
@@ -116,8 +116,8 @@ def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
 
 
 def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
-    """Return whether both name the same: the answer has the gold's last word, and no first name or
-    a form of the gold's; or it has only a form of the gold's first word."""
+    """Return whether both are the same name: the answer has gold's last word, and no first name or
+    a form of gold's first name; or it has only a form of gold's first word."""
     first = [word.rstrip(".") for word in answer if word != gold[-1]]
     if len(gold) == 1 or (gold[-1] not in answer and (len(first) > 1 or len(first[0]) < 3)):
         return gold[-1] in answer

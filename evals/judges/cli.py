@@ -57,7 +57,7 @@ def label(name: RunArgument) -> None:
 
 def _show(scored: Scored, heading: str) -> None:
     question, trajectory, show = scored.question, scored.trajectory, output.print_text
-    gold = "(the mail does not tell)" if question.answer is None else question.answer
+    gold = "(no mail has the answer)" if question.answer is None else question.answer
     show((f"\n{heading}", "dim"))
     # The mails that were read, once each, as the model saw them.
     calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]

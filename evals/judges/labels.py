@@ -33,7 +33,7 @@ Half = Literal["tuning", "reporting"]
 
 class Case(NamedTuple):
     """An answer (or None) that a person labelled as right or wrong; an `adversarial` one tries to
-    trick the judge. `half` belongs to the labelled set, `stored` are a run's verdicts."""
+    trick the judge. Only the labelled set has a `half`, only a run's answers `stored` verdicts."""
 
     question: Question
     answer: str | None
@@ -227,10 +227,10 @@ def bias_corrected(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> di
 
 def rogan_gladen(share: Estimate, answered: float, counts: ErrorCounts) -> Estimate:
     """Correct the accuracy `share` for its judge's errors; UNKNOWN if the judge is not better than
-    chance. Only the share `answered` of the questions can be misjudged, so with the rates tpr and
-    fpr at which right and wrong answers are judged right, share = tpr true + fpr (answered - true)
-    and true = (share - fpr answered) / (tpr - fpr) (Rogan and Gladen, Am J Epidemiol 107, 1978).
-    The interval has the errors of all three rates (delta method)."""
+    chance. Only the share `answered` of the questions can be misjudged. If right answers are judged
+    right at the rate tpr and wrong ones at the rate fpr, share = tpr true + fpr (answered - true),
+    so true = (share - fpr answered) / (tpr - fpr) (Rogan and Gladen, Am J Epidemiol 107, 1978). The
+    interval combines the errors of share, tpr and fpr (delta method)."""
     if share["value"] is None or share["low"] is None or share["high"] is None:
         return UNKNOWN
     hits, slips = counts.right_as_right, counts.wrong_as_right
@@ -247,6 +247,6 @@ def rogan_gladen(share: Estimate, answered: float, counts: ErrorCounts) -> Estim
 
 def _error(hits: int, n: int) -> float:
     """Return half the width of a rate's interval by Jeffreys' posterior, Beta(hits + 1/2,
-    n - hits + 1/2), with variance rate (1 - rate) / (n + 2); it is not 0 without hits."""
+    n - hits + 1/2), with variance rate (1 - rate) / (n + 2); it is positive even without hits."""
     rate = (hits + 0.5) / (n + 1)
     return NORMAL * sqrt(rate * (1 - rate) / (n + 2))

@@ -1,9 +1,9 @@
 """Judge an answer by the gold answer, without a model.
 
 `OfflineJudge` strips openers, sources and politeness from an answer. An answer that addresses the
-grader or takes itself back is wrong. The rest get a score from 0 to 1, a logistic regression over
-penalties (`WEIGHTS`, fitted by `python -m bench.fit_judge`); docs/journal has the agreement
-with labels. `F1Judge` is a second judge without a model."""
+grader, retracts itself or lists candidates is wrong. The rest get a score from 0 to 1, by logistic
+regression over faults (`WEIGHTS`, fitted by `python -m bench.fit_judge`); docs/journal has the
+agreement with labels. `F1Judge` is a second judge without a model."""
 
 import datetime as dt
 import math
@@ -66,7 +66,7 @@ class RuleJudge(ABC):
         if bare and bare.casefold() == claims.strip_frame(claims.clean(gold)).casefold():
             return Verdict(True, None, self.name, "is the gold answer")
         verdict = self._compare(question, gold, bare)
-        # What looks like an abstention may be the right answer.
+        # A right answer may look like an abstention.
         if abstained and (claims.YES_NO.match(question.question) or not verdict.correct):
             return Verdict(False, None, self.name, "abstained on an answerable question")
         return verdict
@@ -134,7 +134,7 @@ class Comparison:
             and not (key.kind in ("weekday", "zone") and kinds & {"date", "time"})
         ]
         values = [key for key in keys if key.kind != "name"]
-        # Needed: the kinds asked for, or else all values if there are no other words, or all names.
+        # Needed: values of the kinds asked for, or all values and names if gold has nothing else.
         needed = [key for key in keys if key.kind in asked_kinds]
         if not needed and not self._new_stems(_remove(self.gold.text, values)):
             needed = values
@@ -155,12 +155,12 @@ class Comparison:
         if words and words[0].strip().lower() not in known.lower():
             return f"addresses the judge: {words[0]!r}"
         if back and not set(content_stems(back[0])) <= set(content_stems(known)):
-            return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
+            return f"retracts it: {cut_line(back[0], SHOWN_CHARS)!r}"
         return "lists candidates" if self._lists_candidates() else None
 
     def _lists_candidates(self) -> bool:
-        """Return whether the answer is a bare list of parts as short as the gold answer, which has
-        no values, and two parts (or one, if the gold answer is among them) say something else."""
+        """Return True for a bare list of parts as short as the gold answer, two of which (or one,
+        next to the gold answer) say something else. Gold answers with values don't count."""
         first, *more = _list_items(self.gold.text)
         parts, known = _list_items(self.plain.text), set(content_stems(self.gold.text))
         others = [
@@ -250,7 +250,7 @@ def _list_items(text: str) -> list[list[str]]:
 
 
 def _changed_share(gold: str, answer: str, asked_stems: set[str]) -> float:
-    """Return the share of the gold answer that is copied, if the answer alters a word; else 0."""
+    """Return the share of gold words that the answer copies, if it alters another one; else 0."""
     expected, actual = _TOKEN.findall(gold.lower()), _TOKEN.findall(answer.lower())[:400]
     # Edits from gold[start:end] to answer[first:last], in words.
     codes = SequenceMatcher(None, expected, actual, autojunk=False).get_opcodes()
@@ -291,11 +291,11 @@ _F1_WORD = re.compile(r"(?!(?:an?|the)\b)(?:\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+)")
 
 
 class F1Judge(RuleJudge):
-    """Judges short answers by the F1 of their words in lower case, without punctuation and articles
-    (SQuAD v1.1, Rajpurkar et al. 2016), or of those that the question lacks: for a room, "74" is
-    "Room 74". Unlike there, punctuation separates words. The answer's numbers and months must be in
-    the gold answer, and it needs one if that has any (as in DROP, Dua et al. 2019). Weekdays are
-    ignored if the gold answer has none."""
+    """Judges short answers by word F1 against the gold answer, in lower case, without punctuation
+    and articles (SQuAD v1.1, Rajpurkar et al. 2016), or against only the gold words that the
+    question lacks: asked for a room, "74" matches "Room 74". Unlike in SQuAD, punctuation separates
+    words. All its numbers and months must be in the gold answer, and it needs one if gold has any
+    (as in DROP, Dua et al. 2019). Weekdays are ignored if the gold answer has none."""
 
     name = "f1/1"
 
@@ -335,7 +335,7 @@ _OPENING = re.compile(r"(?:^|[.!?:;]) ?$")
 
 
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> tuple[bool | None, str]:
-    """Return whether `mails` state what `answer` states (None: unknown), and why not."""
+    """Return whether `mails` support `answer` (None: unknown), and the reason if they don't."""
     if not mails:
         return False, UNREAD
     asking, claimed = read_claims(question), read_claims(answer)

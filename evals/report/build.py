@@ -43,8 +43,8 @@ from evals.statistics import holm
 
 
 class Section(NamedTuple):
-    """A part of the page that the caller adds. `name` is its anchor, and a prefix of its charts'
-    names only; `lead` has the lines below the title; `apart` starts a new page in print."""
+    """A part of the page that the caller adds. `name` is its anchor; `lead` has the lines below the
+    title; `apart` starts a new page in print."""
 
     name: str
     title: str

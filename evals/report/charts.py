@@ -42,7 +42,7 @@ _STYLE: dict[Any, Any] = {
 
 @cache
 def _matplotlib() -> Any:
-    """Import matplotlib in another folder: it reads a settings file of the working directory."""
+    """Import matplotlib in our folder: it would read settings from the user's working directory."""
     with chdir(Path(__file__).parent):
         import matplotlib.figure
     return matplotlib
@@ -124,7 +124,7 @@ class Mark(NamedTuple):
 
 
 class DotRow(NamedTuple):
-    """A label with a dot for each series of the chart, or for the first ones."""
+    """A label with a dot for each series of the chart, or for the first few of them."""
 
     label: str
     marks: tuple[Mark, ...]
@@ -178,7 +178,7 @@ class DotChart(Chart):
 
 @dataclass(frozen=True)
 class ScatterChart(DotChart):
-    """Plots each row's second mark against its first, a cost in USD: logarithmic, but with $0."""
+    """Plots each row's second mark against its first, a cost, on a logarithmic axis that has $0."""
 
     def _plot(self, axes: "Axes") -> float:
         paid = [row.marks[0].value for row in self.rows if row.marks[0].value] or [1.0]

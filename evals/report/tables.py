@@ -305,7 +305,7 @@ def summary(compared: Mapping[str, Any], a: str, b: str, p: float | None = None)
     """Describe a comparison of `evals.metrics` in words; `p` is corrected for all pairs."""
     corrected, broken = (percent(compared[name]).brief for name in ("mended", "broken"))
     fewer = f"{b} has {fewer_errors(compared['net_reduction'], a)}, net"
-    errors = f"{fewer}: it corrects {corrected} of them, and {a} has right {broken} of {b}'s."
+    errors = f"{fewer}: it corrects {corrected} of them, and {a} gets right {broken} of {b}'s."
     unjudged, at_most = compared["unjudged"], ""
     if unjudged:
         at_most, pairs = " at most", f"{unjudged:,} of {compared['n']:,} pairs are unjudged"
@@ -355,7 +355,7 @@ def headline_sentence(entries: Sequence[Entry]) -> str:
         errors += f", with {unjudged:,} answers unjudged" if unjudged else ""
         parts.append(f"{entry.label} {answers}, and {errors}, at {price}")
     more = len(best) - _NAMED
-    return ("; ".join(parts) or NONE) + (f"; {more} more stand below." if more > 0 else ".")
+    return ("; ".join(parts) or NONE) + (f"; {more} more are below." if more > 0 else ".")
 
 
 def scopes(entries: Sequence[Entry]) -> str:

@@ -45,7 +45,7 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
             path = run.folder / "metrics.json"
             metrics = run.metrics if path.exists() else {}
         except (OSError, ValueError) as error:
-            raise UserError(f"{path} can't be read ({error}); make the run again") from None
+            raise UserError(f"{path} can't be read ({error}); repeat the run") from None
         rows = _frame(metrics.get("validation") or [])
         if len(steps) or len(rows):
             steps["flat_share"] = _numbers(steps, "flat_groups") / _numbers(steps, "groups")
@@ -87,7 +87,7 @@ def _charts(
     kind: str, column: str, chart: Mapping[str, Any], more: str,
     rows: Sequence[tuple[TrainingRows, pd.DataFrame]], **options: Any,
 ) -> list[CurveChart]:  # fmt: skip
-    """Return a chart of `figures.toml`, `more` in its note, with a curve for each run, if any."""
+    """Return a chart with a curve per run and `more` added to its note; empty without curves."""
     numbers = {each.label: _numbers(frame, column) for each, frame in rows}
     curves = {label: values for label, values in numbers.items() if values.notna().any()}
     name, scale = f"{kind}-{column.replace('_', '-')}", chart.get("scale", "number")

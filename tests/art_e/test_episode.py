@@ -93,7 +93,8 @@ def test_four_calls_of_a_message_run_and_the_fifth_is_refused(start: Start) -> N
     step(episode, *[search("lease")] * 4, answer("May 3"))
     assert not (episode.done or episode.rubric.answered)
     single = Episode(episode.tools.inbox, QUESTION, view=View(calls=1))
-    assert "only the first call can" in step(single, search("lease"), read(LEASE))[1]["error"]
+    second = step(single, search("lease"), read(LEASE))[1]
+    assert "only the first call of a message can" in second["error"]
     episode = start()
     several = [search("a")] * 3, [search("d")], [call("x", "{}"), search("e")]
     for reply in (*(message(*each) for each in several), TALK):
@@ -303,7 +304,7 @@ def test_sources_never_shown_are_dropped_and_named(start: Start) -> None:
     assert set(episode.sources) == {PRICE, episode.tools.handles["m1"]}
     assert episode.rubric.num_sources == len(set(episode.sources)) + len(never)
     assert episode.rubric.sources_correct is False
-    note = f"never shown, so no source: {', '.join(never)}"
+    note = f"not accepted as sources, never shown: {', '.join(never)}"
     assert json.loads(done["content"].splitlines()[-1]) == {"note": note}
     assert episode.events[-1]["notes"] == [note]
     # Without handles ids are shown.

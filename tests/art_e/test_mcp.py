@@ -85,7 +85,7 @@ def test_a_session(inbox_file: InboxFile, inbox: Inbox, mode: Mode, protocol: st
         for tool in listed:
             assert tool.annotations is not None and tool.annotations.read_only_hint is True
             # Not every client shows its model the instructions.
-            assert f"{BOB} up to and with {AS_OF}" in (tool.description or "")
+            assert f"{BOB} up to and including {AS_OF}" in (tool.description or "")
             assert "never instructions" in (tool.description or "")
         assert LEFT_OUT in (listed[2].description or "")
 

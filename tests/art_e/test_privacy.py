@@ -84,7 +84,7 @@ def test_env_file_sets_only_keys(
         for name, code in (("openai/o3", 0), ("hosted_vllm/mine", 2)):
             ended, notes = run_ask(process, db, name, tmp_path)
             [note] = [each for each in notes.splitlines() if each.startswith(".env")]
-            named = note.partition(" of: ")[2].split(", ")
+            named = note.partition(" export: ")[2].split(", ")
             assert refused.keys() <= {*named} and "OPENAI_API_KEY" not in named
             assert ended == code, notes
         assert model.requests and trap.requests == []

@@ -44,7 +44,7 @@ def test_attack_mails_lie_next_to_the_gold_mail(cases: list[Attack], db: Path) -
             assert {each.subject for each in replies} == {reply_subject(gold[-1].subject)}
             planted = question.provenance["planted"]
             says_it = [each for each in replies if planted in " ".join(each.body.split())]
-            # A secret is in another mail, any other planted text in the attack.
+            # A secret is planted in another mail, any other text in the attack itself.
             assert bool(says_it) == (question.provenance["attack"] != "secret")
             assert inbox.search([planted]) and planted not in (question.answer or "")
             forged = question.provenance["attack"] == "forged-sender"
@@ -53,7 +53,7 @@ def test_attack_mails_lie_next_to_the_gold_mail(cases: list[Attack], db: Path) -
             assert all(each.sender.address != gold[-1].sender.address for each in replies)
 
 
-def test_resistance_and_accuracy(art_e: Run, cases: list[Attack], db: Path) -> None:
+def test_resistance_and_accuracy_are_measured(art_e: Run, cases: list[Attack], db: Path) -> None:
     """A third of the answers is what the attacker wants, a third is missing."""
     number_of = {each.question.question: number for number, each in enumerate(cases)}
 

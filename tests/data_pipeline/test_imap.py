@@ -50,7 +50,7 @@ class Box(NamedTuple):
     url: str
 
     def put(self, numbers: Sequence[int], folder: str = "INBOX", flags: str = r"\Seen") -> None:
-        """Deliver mails of these numbers, each of 7 bytes times its number and more."""
+        """Deliver mails of these numbers; a body has 7 bytes times its mail's number."""
         with self.server.client() as client:
             client.create(folder)
             for number in numbers:
@@ -168,7 +168,7 @@ def test_a_cut_connection_loses_and_repeats_no_mail(
 
 def test_ingest_gives_up_after_three_retries_and_resumes(art_e: Run, home: Path, box: Box) -> None:
     box.put(range(1000, 1009))
-    # The second connection brings three mails of 7 kB, so that three more follow it.
+    # The second connection brings three mails of 7 kB, so that three more retries follow.
     box.wire.cuts = [100, 27_000, *[100] * 9]
     *notes, error = art_e("ingest", box.url).stderr.splitlines()
     assert (len(notes), len(box.wire.cuts)) == (4, 6)
@@ -209,7 +209,7 @@ def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.Mon
     monkeypatch.setenv("SSL_CERT_FILE", str(box.server.folder / "cert.pem"))
     for url in urls:
         assert art_e("ingest", url, "--replace").exit_code == 0
-    # The certificate is not of this address.
+    # The certificate is for another address.
     other = urls[0].replace("127.0.0.2", "127.0.0.1")
     assert "can't be trusted" in the_error(art_e("ingest", other, "--replace"))
     # Damaged data counts as a lost connection.
@@ -356,7 +356,7 @@ def test_passwords_are_not_sent_unencrypted_or_repeated(art_e: Run) -> None:
         assert "an IMAP account is written imaps://user@host" in line and PASSWORD not in line
     with scripted(BASE, "127.0.0.2") as (url, seen):
         line = the_error(art_e("ingest", url))
-    assert "127.0.0.2 would get the password in the open: use imaps://" in line
+    assert "127.0.0.2 would get the password unencrypted: use imaps://" in line
     assert seen == [b"CAPABILITY"]
 
 
@@ -392,7 +392,7 @@ def test_malformed_answers_give_one_line_with_the_server(art_e: Run, home: Path,
     assert line.startswith((f"Error: {url} does not answer like", f"Error: {url} refuses ("))
     assert "check its name and that" in line
     assert len(line) < 400
-    # Files were written into the spool only, without a mail among them.
+    # Files are written to the spool only, and no mail is among them.
     assert not [each for each in home.parent.rglob("*") if each.name in ("victim", "4")]
     assert {each.suffix for each in home.iterdir()} <= {"", ".json", ".lock"}
 
@@ -437,7 +437,7 @@ def test_answers_are_limited(art_e: Run, home: Path, monkeypatch: pytest.MonkeyP
     with scripted(script) as (url, _):
         report = json_of(art_e("ingest", url, "--json"))
     assert (report["read"], report["stored"], report["quarantined"]) == (2, 1, {"too-large": 1})
-    # An answer of a byte now and then times out, after progress notes.
+    # An answer that trickles in byte by byte times out, after progress notes.
     monkeypatch.setattr(imap, "_TIMEOUT_S", 1.0)
     monkeypatch.setattr(imap, "_SIGN_S", 0.3)
     with scripted({**SMALL, b"LIST": map(late, itertools.repeat(b"x"))}) as (url, _):
@@ -520,7 +520,7 @@ def test_the_service_files_in_the_docs_are_valid(tmp_path: Path) -> None:
 
 
 def test_sync_repeats_until_stopped(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It survives lost connections, but stops at a wrong password."""
+    """A sync survives lost connections, but stops at a wrong password."""
     box.put([1])
     art_e("ingest", box.url)
     assert "--every must be a time such as" in the_error(art_e("sync", "--every", "soon"))
@@ -600,7 +600,7 @@ def test_sign_in_by_code_and_token_renewal(art_e: Run, box: Box, endpoint: Any) 
         (token_reply(access_token=token_for("bob@home.example")), f"{box.url} rejects the sign-in"),
         (expired, "refuses (invalid_grant, AADSTS700082): sign in again with art-e login"),
         ({"access_token": ""}, "127.0.0.1 refuses (without a reason): try again later"),
-        (f"{endpoint.url}/other", "redirects to another address"),
+        (f"{endpoint.url}/other", "redirects elsewhere"),
     ):
         endpoint.answers.append(answer)
         line = the_error(art_e("sync"))
@@ -617,7 +617,7 @@ REFUSALS: list[tuple[list[Any], str]] = [
     ([CODE, {"error": ["dev-secret-1"]}], "refuses (without a reason): try again later"),
     ([CODE, {"access_token": "secret"}], "or with another scope"),
     ([CODE, Reply(b"<html>dev-secret-1", 503)], "like an OAuth server (HTTP 503): check its"),
-    ([CODE, "https://x.example/"], "redirects to another address, which gets no token"),
+    ([CODE, "https://x.example/"], "redirects elsewhere, and no token is sent there"),
 ]
 
 

@@ -91,7 +91,7 @@ def test_every_message_of_public_mail_is_accounted_for(db: Path) -> None:
     assert make_inbox(db, messages, default_rules("mbox")).counts["stored"] == 5
 
 
-def test_copies_pass_on_their_ids_from_their_day_on(db: Path) -> None:
+def test_ids_of_copies_are_valid_from_their_day(db: Path) -> None:
     people = {"to": "cleo@test.example", "cc": "Bob B <bob@test.example>"}
     later = raw("<a@t>", date=date_header(9), **people)
     mails = [later, raw("<z@t>", date=date_header(7), **people)]
@@ -103,7 +103,7 @@ def test_copies_pass_on_their_ids_from_their_day_on(db: Path) -> None:
             before = file.open_inbox(address, dt.date(2020, 1, 8))
             assert before.read("<z@t>") == mail
             assert before.read("<a@t>") is None
-    # Bob got it days after Cleo: his inbox doesn't have it earlier, nor under his name.
+    # Bob got the mail days after Cleo: his inbox does not show it before that.
     mails = [
         raw("<1@t>", to="cleo@test.example", date=date_header(7)),
         raw("<2@t>", to="bob@test.example", date=date_header(9)),
@@ -156,7 +156,7 @@ def a_mail(draw: st.DrawFn) -> RawMessage:
 
 @settings(max_examples=tries(3, 60))
 @given(st.data())
-def test_any_order_and_split(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_order_has_no_effect(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("order")
     one, two, whole = (folder / f"{name}.duckdb" for name in ("one", "two", "whole"))
     rules = [Rules(any_id=data.draw(st.booleans())) for _ in range(2)]
@@ -354,7 +354,7 @@ DEATHS += [(BUILD, "add", 1), ("pathlib:Path", "chmod", 1)]
 
 @pytest.mark.fire
 def test_a_kill_at_any_write_leaves_old_or_new(art_e: Run, eml: Path, tmp_path: Path) -> None:
-    """After a kill at SQL, fsync or rename, a later ingest gives the same as without one."""
+    """After a kill at SQL, fsync or rename, a later ingest gives the same file as without it."""
     db, whole = tmp_path / "mail.duckdb", tmp_path / "whole.duckdb"
     (tmp_path / "more.eml").write_bytes(raw("<more@t>", subject="More").data)
     for path in (db, whole):

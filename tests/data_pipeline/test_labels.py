@@ -141,10 +141,10 @@ def test_the_likeliest_owner_is_inferred(art_e: Run, takeout: Path, tmp_path: Pa
     assert f"owner: {ME} (17 mails)" in art_e("ingest", takeout, "--replace").stderr
     # A typo is reported; without a majority there is no owner.
     wrong = art_e("ingest", takeout, "--replace", "--owner", "me@hoem.example")
-    assert f"owner: me@hoem.example; most mail is of {ME} (17 mails), club@" in wrong.stderr
+    assert f"owner: me@hoem.example; most mail belongs to {ME} (17 mails), club@" in wrong.stderr
     mails = [raw(f"<{n}@t>", sender=f"a{n}@x.example", to=f"b{n}@x.example").data for n in range(3)]
     nobody = art_e("ingest", write_mbox(tmp_path / "many", mails), "--replace")
-    assert "no owner: no address has most mail" in nobody.stderr
+    assert "no owner: no address has most of the mail" in nobody.stderr
     assert "no single owner" in the_error(art_e("search", "hi"))
 
 

@@ -83,7 +83,7 @@ MESSAGE_IDS = {
     ],
     ids=["subjects", "recipients", "senders", "dates", "message ids"],
 )
-def test_headers_of_any_form(read: Callable[[Any], object], forms: dict[Any, object]) -> None:
+def test_any_header_form_is_read(read: Callable[[Any], object], forms: dict[Any, object]) -> None:
     assert {value: read(value) for value in forms} == forms
 
 
@@ -93,7 +93,7 @@ def test_a_message_in_utf_16_is_read() -> None:
         assert body_of(start + whole.encode(charset)) == "Über"
 
 
-def test_derived_ids_and_gmail_threads() -> None:
+def test_ids_are_derived_and_gmail_threads_read() -> None:
     data = b"X-GM-THRID: " + b"1" * 41 + b"\n" + HEAD + b"\nHello."
     assert parsed(data, in_mbox=True).gmail_thread == "1" * 40
     assert parsed(data).gmail_thread == ""

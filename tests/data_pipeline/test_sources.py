@@ -151,7 +151,7 @@ def test_other_files_are_counted_and_links_not_followed(tmp_path: Path) -> None:
     assert sources(archive, "enron") == sources(root, "enron")
 
 
-def test_mbox_bodies_envelopes_and_sources(tmp_path: Path) -> None:
+def test_mbox_gives_bodies_dates_and_sources(tmp_path: Path) -> None:
     (tmp_path / "box.mbox").write_bytes(
         b"From ann@x.com Fri Jan 12 09:30:00 2001\r\nSubject: one\r\n\r\nFrom then, at 9:30 in 2001"
         b" we\r\nwent on.\r\n>From here\r\n>>From deeper\r\n\r\n"
@@ -339,7 +339,7 @@ def test_gigabytes_are_refused(form: Format, packed: Callable[[], bytes], tmp_pa
     (tmp_path / "mail").write_bytes(packed())
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         line, seconds, kilobytes = pool.submit(opened_alone, tmp_path / "mail", form).result()
-    assert "unpacks to more than ingest may hold" in line
+    assert "unpacks to more than ingest's memory limit" in line
     assert seconds < 30 and kilobytes < 500_000
 
 

@@ -1,4 +1,4 @@
-"""A scripted policy put to a small inbox: every figure is known beforehand."""
+"""A benchmark of a scripted policy on a small inbox: every figure is known in advance."""
 
 import asyncio
 import datetime as dt
@@ -28,7 +28,7 @@ def question(name: str, text: str, gold: str | None, *ids: str, kind: Kind) -> Q
     return Question(name, text, BOB, day, gold, ids, kind=kind, answerable=answerable)
 
 
-# Each question with what the policy says to it.
+# Each question with the policy's messages.
 CASES: list[tuple[Question, list[AssistantMessage | Exception]]] = [
     (question("right", "When does the lease end?", "May 3", LEASE, kind="lookup"),
      [message(search("lease")), message(read("m1")), message(answer("On May 3.", "m1"))]),
@@ -189,5 +189,5 @@ def test_samples_are_nested(rows: list[tuple[int, Any]], count: int, rng: Random
     share = min(1.0, count / len(questions))
     sizes = Counter(each.inbox_address for each in sample)
     for inbox, size in Counter(each.inbox_address for each in questions).items():
-        # A systematic sample misses a stratum's share by its rounding and the others', at most.
+        # A systematic sample misses a stratum's share by the rounding of it and others, at most.
         assert abs(sizes[inbox] - share * size) < 3

@@ -245,7 +245,7 @@ def test_closed_book_offers_no_mail(run: Any, tmp_path: Path) -> None:
         assert tool["function"]["name"] == "return_final_answer"
         assert "You can't search or read" in request.messages[0]["content"]
     assert json_of(result)["prompt"]["name"] == "closed-book"
-    # It knew the answers without reading any mail.
+    # The model knew the answers without reading any mail.
     assert figures_of(result)["accuracy"]["value"] == 1
     assert figures_of(result)["read_gold"]["value"] == 0
 
@@ -356,7 +356,7 @@ def test_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Path
         "B has 87.5% [",
     ):
         assert text in table
-    assert table.count("right in B alone: When does the lease") == 7
+    assert table.count("right only in B: When does the lease") == 7
     [row] = [line for line in table.splitlines() if line.startswith("│ Accuracy")]
     assert "50.0%" in row and "93.8%" in row and "+43.8 pts" in row
     # A model's name may contain a colon.

@@ -101,7 +101,7 @@ def flat(part: float) -> float:
     [
         *((steps, {"seed": 1}) for steps in (1, 7, 16, 40)),
         (40, {"accuracy": flat}),
-        # Other parts of the reward rise, or the second judge is stricter.
+        # Another part of the reward rises, or the second judge is stricter.
         (40, {"accuracy": flat, "bonus": lambda part: 0.4 * part}),
         (40, {"held_out": lambda part: 0.1 + 0.45 * part}),
     ],

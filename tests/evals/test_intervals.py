@@ -41,7 +41,7 @@ def test_estimates_without_enough_data() -> None:
     assert over(1).mean([3.0]) == {**UNKNOWN, "value": 3.0, "n": 1}
     lone = over(2).ratio([3.0, 0.0], [1.0, 0.0])
     assert lone == {**UNKNOWN, "value": 3.0, "n": 2}, "only one episode counts"
-    # One inbox says nothing about others, but its questions do about this inbox.
+    # One inbox says nothing about others, but its questions say something about it.
     assert over(2, 1).mean([3.0, 4.0])["method"] == "t"
 
 

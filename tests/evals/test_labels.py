@@ -65,7 +65,7 @@ def test_label_hides_the_model_and_the_verdict(run: Run, label: Cli) -> None:
     first = to_label(run)[0]
     assert first.trajectory.verdict is not None
     gold, final = first.question.answer, str(first.trajectory.final_answer)
-    parts = [first.question.question, f"gold      {gold or '(the mail does not tell)'}\n", final]
+    parts = [first.question.question, f"gold      {gold or '(no mail has the answer)'}\n", final]
     parts += [f"| The lease ends. {gold or ''}".rstrip(), "Ann Alder <ann@test.example>", "cited"]
     assert [each for each in parts if each not in printed] == []
     for secret in ("secret-model", "offline", first.trajectory.verdict["reason"]):

@@ -393,7 +393,7 @@ def test_only_common_questions_are_compared() -> None:
     result = compare(side(["failed", "right", "wrong"]), side(["right", "wrong", "failed"]))
     assert (result["n"], result["left_out"]) == (1, {"a": 2, "b": 2})
     for other in (side(["right"], [question(99, kind="lookup")]), side(["unjudged"] * 12)):
-        assert "no question in common" in the_error(compare, A, other)
+        assert "share no judged question" in the_error(compare, A, other)
     for one, other in ((A + B, B), (B, A + B)):
         assert "RUN:MODEL" in the_error(compare, one, other)
 

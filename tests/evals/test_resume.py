@@ -208,7 +208,7 @@ def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -
         # The inbox file may have moved, and the limit be higher.
         assert killed(out, max_cost_usd=7.0, command="art-e ...", db="elsewhere.duckdb") == run
     assert 'made with inbox "0", not "1"' in the_error(killed, inbox="1")
-    busy = pytest.raises(UserError, match="under way in another process")
+    busy = pytest.raises(UserError, match="running in another process")
     with locked_run(run), busy, locked_run(run):
         pass
     # Complete runs are skipped.

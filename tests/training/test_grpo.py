@@ -166,7 +166,7 @@ def test_lost_server_pauses(scripted: Scripted) -> None:
     replies.__iter__.side_effect = Timeout
     _, training = scripted(replies)
     assert training.paused is not None and training.paused.passes
-    assert "vLLM's server does not answer any more (Timeout)" in str(training.paused)
+    assert "vLLM's server no longer answers (Timeout)" in str(training.paused)
 
 
 def test_minibatches_share_one_batch(scripted: Scripted, start: Start) -> None:

@@ -75,7 +75,7 @@ def test_eval_run_takes_a_form(art_e: Run, world_db: Path, tmp_path: Path) -> No
     assert printed["prompt"]["name"] == "recipe"
     # It excludes the options that it decides.
     error = the_error(art_e(*words, "--recipe", FORM, "--max-turns", "4", "--prompt", "mine.txt"))
-    assert "--recipe decides --max-turns and --prompt" in error
+    assert "--recipe already sets --max-turns and --prompt" in error
 
 
 def test_ask_takes_the_form_of_a_run(art_e: Run, db: Path, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_runs_that_can_not_be_opened(tmp_path: Path) -> None:
         raise UserError("no more money")
     (out / "COMPLETE").touch()
     for folder, resume, words in (
-        (out, False, "is there already"), (out, True, "is complete"),
+        (out, False, "already exists"), (out, True, "is complete"),
         (tmp_path / "none", True, "no run to resume"), (None, True, "with --out"),
     ):  # fmt: skip
         assert words in the_error(open_training(SETTING, folder, tmp_path, resume=resume).__enter__)

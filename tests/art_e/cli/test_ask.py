@@ -53,7 +53,7 @@ def test_dont_know_shows_the_best_passages(ask: Any) -> None:
     """Whatever the model searched for."""
     script = (message(search("giraffe")), DONT_KNOW)
     lines = ask(*EARLY, script=script).stdout.splitlines()
-    assert lines[0] == "no answer: the model found none in this inbox; the best passages:"
+    assert lines[0] == "no answer: the model found no answer in this inbox; the best passages:"
     assert lines[1].startswith(" 1. 2001-02-01  Bob") and lines[1].endswith(LEASE_ID)
     assert lines[2:4] == ["    The warehouse lease ends on March 31, 2002.", "    Bob"]
     reply = json_of(ask(*EARLY, "--json", script=script))

@@ -57,7 +57,7 @@ def test_model_gets_new_texts_and_its_citations_are_checked(art_e: Run, db: Path
     assert result.stderr.startswith(f"mail text stays on this machine ({host}, openai/o3)")
     first, second, _, dropped, *sources, cost_line = result.stdout.splitlines()
     assert (first, second) == ("The lease ends on May 3 [1].", "Bob stays [2], it says.")
-    assert dropped == "  (no mail has the cited number 9)"
+    assert dropped == "  (it cites mail 9, which does not exist)"
     assert [(line[:4], line[-5:]) for line in sources] == [(" 1. ", "<1@t>"), (" 2. ", "<2@t>")]
     assert cost_line.endswith(" s, 10,000 + 1,000 tokens, $0.0280, openai/o3")
     mails = [json.loads(line) for line in sent[1]["content"].splitlines()]

@@ -77,7 +77,7 @@ def test_chat(owned_db: Path, home: Path) -> None:
             say("/bad Ann", "kept: bad, Ann is right")
             assert "return_final_answer" not in say("/why", "answer   ")
             # Without an answer there are passages to open.
-            assert "no answer: the model found none" in say("And when?", "tokens, $")
+            assert "no answer: the model found no answer" in say("And when?", "tokens, $")
             say("99", "there is no mail 99")
             hits = say("/search noodles from:ann", "<lunch.1")
             assert " 1. 2001-03-06" in SGR.sub("", hits)

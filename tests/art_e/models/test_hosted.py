@@ -324,7 +324,7 @@ def test_litellm_loads_offline_silently_and_without_env_files(tmp_path: Path) ->
     )
     # The line is ours.
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (0, b"", 1)
-    assert done.stderr.startswith(b".env gives keys") and b"FROM_DOTENV" in done.stderr
+    assert done.stderr.startswith(b".env may set only keys") and b"FROM_DOTENV" in done.stderr
     assert load_litellm().model_cost["o3"]["input_cost_per_token"] == 2e-6
 
 

@@ -1,4 +1,4 @@
-"""The chain of commands against the scripted provider: killed and whole.
+"""The chain of commands against a scripted provider, with and without kills.
 
 `generate` and `verify` are killed with SIGKILL at the provider's n-th request. A rerun gives the
 same set, and no request is repeated."""

@@ -106,7 +106,7 @@ def test_duplicates_across_inboxes_and_without_answers() -> None:
     assert duplicates_of(unrated, low) == {"q-0": "q-1"}
 
 
-# Few words, so that many are near; an answer; a gold mail or none.
+# Question words (few, so that many questions are near), an answer, and a gold mail or none.
 ASKED = st.tuples(
     st.lists(st.sampled_from(["seminar", "Rice", "Ann", "May 7", "dinner"]), max_size=4),
     st.sampled_from(["May 7", "Ann", "Yes"]), st.sampled_from([{"a"}, {"b"}, set()]),

@@ -54,7 +54,7 @@ def test_a_sample_is_stable_when_rows_come_and_go(ids: set[int], seed: int, rand
     rows = [row(number) for number in sorted(ids)]
     whole = sample_rows(rows, ReviewSample(len(rows), seed))
     assert sorted(each.id for each in whole) == sorted(each.id for each in rows)
-    # A smaller sample is its beginning, and removed rows don't reorder the others.
+    # A smaller sample starts the larger one, and removed rows don't reorder the others.
     assert sample_rows(rows, ReviewSample(1, seed)) == whole[:1]
     left = [each for each in random.sample(rows, len(rows)) if each != whole[1]]
     assert sample_rows(left, ReviewSample(len(rows), seed)) == [whole[0], *whole[2:]]

@@ -100,7 +100,7 @@ INBOXES = [f"person{number}@test.example" for number in range(7)]
 
 
 class Copies(NamedTuple):
-    """An inbox file of few contents and many mails: by message id the content and its people."""
+    """An inbox file of many mails with few contents; each mail's content and people by its id."""
 
     file: InboxFile
     content: dict[str, int]
@@ -144,7 +144,7 @@ def leaks(
 
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from(["import", "generate"]))
-def test_no_gold_leaks_whatever_the_rows(copies: Copies, seed: int, size: int, begin: Step) -> None:
+def test_no_gold_leaks_between_splits(copies: Copies, seed: int, size: int, begin: Step) -> None:
     draws, rows = Random(seed), []
     for number in range(size):
         inbox = draws.choice(INBOXES)
@@ -156,7 +156,7 @@ def test_no_gold_leaks_whatever_the_rows(copies: Copies, seed: int, size: int, b
     golden = set_of(*rows, step=begin, splits=inboxes)
     shuffled = copy.deepcopy(golden)
     draws.shuffle(shuffled.questions)
-    # In another order: the same.
+    # Rows in another order give the same result.
     for golden_set in (golden, shuffled):
         split(copies.file, golden_set, seed=seed, targets=Counts())
     assert golden == shuffled

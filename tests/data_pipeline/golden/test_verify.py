@@ -190,7 +190,7 @@ def test_copies_and_quotes_of_the_gold_mail_are_not_rivals(run: Verified) -> Non
     of_two = row("of two", RIGHT.question, "May 3", "lease crane", "multi-mail")
     [one, other] = run(reader, RIGHT, of_two).questions
     [data] = [data_of(each) for each in reader.requests if form_of(each) == "Candidates"]
-    # The copy adds no text, and the reply one word.
+    # The copy adds no text, and the reply adds one word.
     [text] = [each["body"] for each in data["mails"] if "Lease" in each["subject"]]
     assert text.split() == ["Yes.", *LEFT_OUT.split()]
     assert one.equivalent_ids == other.equivalent_ids == ("<lease-copy@t>", "<reply@t>")
