@@ -57,8 +57,8 @@ def test_a_release_builds_installs_and_runs_with_the_core_alone(tmp_path: Path) 
     assert set(run(tmp_path, "python", "-c", IMPORT, *modules)[1].split()) == modules - need_eval
     package = f"'art-e[eval] @ file://{wheel}'"
     fix = re.escape(f": uv pip install --python {tmp_path}/bin/python {package}\n")
-    for words in (["eval", "run"], ["ingest", "corbt/enron-emails"]):
-        code, error = run(tmp_path, "art-e", *words)
+    for command in ("eval run", "ingest corbt/enron-emails"):
+        code, error = run(tmp_path, "art-e", *command.split())
         assert code == 2 and re.fullmatch(rf"Error: .*needs? (pandas|datasets){fix}", error)
 
 

@@ -224,9 +224,7 @@ class Grpo(RecipeTable):
     def passes(self, processes: int) -> int:
         """Return a process's forward passes per batch. Raises `UserError` if not an integer."""
         if self.questions % processes or self.spare % processes:
-            fault = (
-                f"{self.questions} questions and {self.spare} spare ones a batch can't be shared"
-            )
+            fault = f"{self.questions} questions and {self.spare} spare ones can't be shared"
             remedy = f"set grpo.questions and grpo.spare to multiples of {processes}"
             raise UserError(f"{fault} by {processes} processes: {remedy}")
         episodes = self.questions // processes * self.rollouts
@@ -292,9 +290,7 @@ class Recipe(RecipeTable):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if (self.judging.relative is None) != (self.reward.relative == 0):
-            raise ValueError(
-                "judging.relative and reward.relative go together: set both or neither"
-            )
+            raise ValueError("set both judging.relative and reward.relative, or neither")
         reward, held_out = self.judging.reward, self.judging.validation
         if not self.data.has_worlds("validation"):
             # With training worlds the golden set is synthetic too, as nano's.
