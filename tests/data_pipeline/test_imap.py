@@ -633,9 +633,9 @@ def test_sign_in_errors_have_a_fix(art_e: Run, home: Path, endpoint: Any, monkey
     for urls, words in SERVERS["endpoints"].items():
         options = ("--client-id", "my-id", "--endpoints", urls)
         assert words in the_error(art_e("login", account, *options))
-    # Microsoft takes no passwords: none is sent.
+    # Microsoft accepts only OAuths: none is sent.
     line = the_error(art_e("ingest", "imaps://me@x.example@outlook.office365.com"))
-    assert "takes no password" in line and "art-e login imaps://me@x.example@outlook" in line
+    assert "accepts only OAuth" in line and "art-e login imaps://me@x.example@outlook" in line
     assert "give --client-id ID" in the_error(art_e("login", "imaps://me@imap.gmail.com"))
 
 
