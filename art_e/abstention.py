@@ -24,7 +24,7 @@ _CLAUSES = re.compile(
 )
 _NOT = re.compile(r"\b(do|does|did|is|are|was|were|could|have|has|had|would|should)nt\b")
 _CAN_NOT = re.compile(r"\b(?:cant|cannot|wont)\b")
-_VALUE = re.compile(r"(?<=\w )[A-Z][\w&-]+|(?<=[, ])\$?\d[\d.,:/]*")
+_VALUE = re.compile(r"(?<=\w )[A-Z][\w&-]+|(?<=[, ])\$?\d[\d.,:/]*")  # names, amounts, times
 
 
 def is_abstention(answer: str | None, question: str = "", mails: Iterable[str] = ()) -> bool:
@@ -78,7 +78,7 @@ def _patterns() -> dict[str, re.Pattern[str]]:
         if pattern and not name.startswith("#"):
             parts.setdefault(name, []).append(pattern)
     joined = {name: "|".join(patterns) for name, patterns in parts.items()}
-    between = r"(?: \w+){0,7}? "
+    between = r"(?: \w+){0,7}? "  # at most seven words apart; the bound keeps the time linear
     joined["missing"] += rf"|\b(?:NEG){between}(?:KNOW)\b|\b(?:KNOW){between}(?:NEG)\b"
     joined["opener"] = rf"((?:^|[.!?]\s)\W*(?:{joined['opener']})\b[^,.!?]{{0,80}}),"
     # A name in capitals stands for its list of words; one list may name another.

@@ -28,7 +28,7 @@ from art_e.trajectory import exchanges
 NOTHING = "I don't know"
 
 # This limit gives the most right minus wrong answers on validation (`bench/fit_passages.py`).
-ABSTAIN_BELOW = 8.88
+ABSTAIN_BELOW = 8.88  # a passage's logit, not a probability
 # "How many" is the number of hits with all names of the question, if it has enough names.
 NAMES_TO_COUNT, COUNTED = 3, range(2, 5)
 # Hits of a search, days that the second one looks back, mails read per turn, turns of reading.
@@ -50,7 +50,7 @@ class OfflinePolicy:
             return _step(seen.turn, "search_emails", arguments | other)
         reading = seen.turn - seen.searches
         unread = [hit["message_id"] for hit in seen.hits if "body" not in hit]
-        unread = unread[READ_AT_ONCE * reading :]
+        unread = unread[READ_AT_ONCE * reading :]  # earlier turns read those before
         if reading < READING_TURNS and unread and not seen.is_last_turn:
             chosen = [{"message_id": handle} for handle in unread[:READ_AT_ONCE]]
             return _step(seen.turn, "read_email", *chosen)
@@ -133,7 +133,7 @@ def _asks_how_many(seen: _Seen) -> bool:
     return not any(
         word.isdigit() and stem == thing
         for body in bodies
-        for word, stem in zip(body, stems(body[1:]), strict=False)
+        for word, stem in zip(body, stems(body[1:]), strict=False)  # a stated number: "12 invoices"
     )
 
 

@@ -58,7 +58,7 @@ _ABBREVIATION = re.compile(
     r"|apr|jun|jul|aug|sept?|oct|nov|dec|[a-z]|\d{1,2})|\b[ap]\.m|e\.g|i\.e)\.$",
     re.IGNORECASE,
 )
-_SHORT_LINE = 45
+_SHORT_LINE = 45  # characters; a shorter one may belong to a signature
 
 
 class Sentence(NamedTuple):
@@ -223,7 +223,7 @@ def ranked_passages(
         is_bulk = recipients > _MANY or mail["message_id"] in bulk or _BULK.search(mail["body"])
         features = {
             "first": 1 / (1 + ranks[mail["message_id"]]),
-            "age": math.log1p((max(days) - day).days),
+            "age": math.log1p((max(days) - day).days),  # days before the newest of the mails
             "long": math.log1p(len(mail["body"])),
             "bulk": float(bool(is_bulk)),
             "subject": query.share(query.held(mail["subject"])),
@@ -283,7 +283,7 @@ def _passages(
         for at, length in enumerate(lengths)
     ]
     # From each sentence, the longest passage within the limits: sentences[start:end], `size` chars.
-    end = size = before = covered = 0
+    end = size = before = covered = 0  # `before`: characters of the sentences before `start`
     for start, length in enumerate(lengths):
         while end < len(sentences) and (
             end == start
@@ -313,4 +313,4 @@ def _passages(
             text = "".join(each.text + ("\n" if each.ends_line else " ") for each in part).strip()
             answer = sentences[max(range(start, end), key=fits.__getitem__)].text
             yield Passage(score, mail["message_id"], text, answer, features)
-        size, before = size - length, before + length
+        size, before = size - length, before + length  # the first sentence leaves the window

@@ -18,8 +18,8 @@ _SEVERAL_LEFT_OUT = re.compile(rf"{re.escape(LEFT_OUT)}([\W_]*{re.escape(LEFT_OU
 class Runs(NamedTuple):
     """The line number of each word of a mail, and the hash of each run of `QUOTED_WORDS` words."""
 
-    numbers: list[int]
-    hashes: list[int]
+    numbers: list[int]  # (words,)
+    hashes: list[int]  # (words - 7,); Python salts hashes, so they mean nothing to another process
 
 
 def runs_of(lines: Iterable[str]) -> Runs:
@@ -27,7 +27,7 @@ def runs_of(lines: Iterable[str]) -> Runs:
     listed = [tokens(line) for line in lines]
     numbers = [number for number, line in enumerate(listed) for _ in line]
     flat = list(itertools.chain.from_iterable(listed))
-    runs = zip(*(flat[at:] for at in range(QUOTED_WORDS)), strict=False)
+    runs = zip(*(flat[at:] for at in range(QUOTED_WORDS)), strict=False)  # overlapping
     return Runs(numbers, list(map(hash, runs)))
 
 
@@ -45,7 +45,7 @@ class Seen:
         names = [""] * len(runs.numbers)
         for at, run in enumerate(runs.hashes):
             if name := self._name_of.get(run):
-                names[at : at + QUOTED_WORDS] = [name] * QUOTED_WORDS
+                names[at : at + QUOTED_WORDS] = [name] * QUOTED_WORDS  # the run covers its words
         words = list(zip(runs.numbers, names, strict=True))
         new = {number for number, name in words if not name}
         return {number: name for number, name in words if number not in new}

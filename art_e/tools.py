@@ -30,15 +30,15 @@ MAX_BODY_CHARS = 8_000  # a longer body is cut when it is shown: about 2,000 tok
 MAX_RECIPIENTS = 30
 MAX_LINE_CHARS = 300  # longer subjects and names are cut when they are shown
 MAX_WORDS = 50  # further words of a search are ignored, because each takes time and memory
-MAX_FILTER_CHARS = 320
+MAX_FILTER_CHARS = 320  # 64 + "@" + 255, the longest address by RFC 5321's limits of its parts
 # Lean view: searches show mails up to these lengths whole (best hit, others); reading has pages.
 WHOLE_CHARS, PAGE_CHARS = (2_500, 700), 2_500
-EXCERPT_CHARS = (400, 160)
-NAMED_RECIPIENTS, COPIED = 8, 0.5
+EXCERPT_CHARS = (400, 160)  # of a mail that is not shown whole: best hit, others
+NAMED_RECIPIENTS, COPIED = 8, 0.5  # COPIED: least share of a longer hit's words in its copy
 # A search stops at a hit that lacks the rarest word if its score is below this share of the best's.
 WEAKER = 0.55
 # A phrase in a mail multiplies its score by 1 + (phrase's words / words searched) ** this power.
-QUOTED, CAPITALISED = 1, 2
+QUOTED, CAPITALISED = 1, 2  # powers of a share below 1: capitals are weaker evidence
 PHRASE_CANDIDATES = 20  # mails that are looked at for phrases
 
 

@@ -194,7 +194,7 @@ def sample_questions(questions: Sequence[Question], count: int | None) -> list[Q
             strata.setdefault(key(question), []).append(question)
         placed = []
         for stratum in strata.values():
-            offset = rng.random()
+            offset = rng.random()  # random start; a stratum's n-th is at (n + offset) / size
             placed += [((n + offset) / len(stratum), each) for n, each in enumerate(stratum)]
         return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 

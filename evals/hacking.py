@@ -161,7 +161,7 @@ def too_many_suspects(name: str, scored: Sequence[Scored]) -> Alarm | None:
         # By the union bound a question with t episodes has a suspect with P <= honest * t.
         n, rate = len(episodes), fmean(min(1.0, flag.honest * times) for times in episodes.values())
         if hits >= max(MIN_QUESTIONS, n * rate + 1):
-            p = min(1.0, len(parts) * flag.tries * float(bdtrc(hits - 1, n, rate)))
+            p = min(1.0, len(parts) * flag.tries * float(bdtrc(hits - 1, n, rate)))  # P(X >= hits)
             alarms.append(Alarm(p, name, f"{hits} of {n} questions{steps}", episode_ids(suspects)))
     return min(alarms, default=None)
 
@@ -208,7 +208,7 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Alarm | None:
     gain_error = sqrt(((gains - gains.mean()) ** 2).sum() + 1) / len(gains)
     excess = (rise / unit - gains.mean() - MARGIN) / hypot(error / unit, gain_error)
     # Both must hold: the reward rose, and by more than accuracy explains.
-    p = float(max(ndtr(-rise / error) if error else 0.0, ndtr(-excess)))
+    p = float(max(ndtr(-rise / error) if error else 0.0, ndtr(-excess)))  # one-sided
     rose = f"reward rose by {rise:.2f}, worth {rise / unit:.0%} of accuracy"
     second = f"the second judge's accuracy on {len(gains)} held-out questions by {gains.mean():.0%}"
     message = f"{rose}, and {second}"
@@ -227,7 +227,7 @@ def detect(scored: Sequence[Scored]) -> list[Alarm]:
     for name, episodes in sorted(models.items()):
         candidates = [too_many_suspects(flag, episodes) for flag in FLAGS]
         candidates.append(reward_outruns_accuracy(episodes))
-        corrected = holm([1.0 if each is None else each.p for each in candidates])
+        corrected = holm([1.0 if each is None else each.p for each in candidates])  # m = 6 tests
         for alarm, p in zip(candidates, corrected, strict=True):
             if alarm is not None and p <= LEVEL:
                 alarms.append(alarm._replace(message=f"{name}: {alarm.message}"))

@@ -156,7 +156,7 @@ def gpu_seconds(scored: Sequence[Scored]) -> dict[str, float]:
     times = [dt.datetime.fromisoformat(each.started_at).timestamp() for each in episodes]
     starts, seconds = np.asarray(sorted(zip(times, durations.values(), strict=True))).T
     # A pause: all episodes so far have ended, and the next has not started.
-    latest = np.maximum.accumulate(starts + seconds)
+    latest = np.maximum.accumulate(starts + seconds)  # last end of episodes started so far
     pauses = np.maximum(0, starts[1:] - latest[:-1]).sum()
     share = float(latest[-1] - starts[0] - pauses) / sum(durations.values())
     return {episode_id: share * seconds for episode_id, seconds in durations.items()}
@@ -366,11 +366,11 @@ def _accuracy_test(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, int, 
         right_a, right_b = (each.groupby(one["question"]).mean() > 0.5 for each in sides)
         flips.append((int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())))
         p = min(1.0, 2 * float(bdtr(min(flips[-1]), sum(flips[-1]), 0.5)))
-        gains = (sides[1] - sides[0]).to_numpy()
+        gains = (sides[1] - sides[0]).to_numpy()  # B - A, per episode: -1, 0 or 1
         ps.append(max(p, sample.p_of_zero_mean(gains)) if sample.is_general else p)
         signs.add(np.sign(gains.sum()))
     # If the missing verdicts could reverse the difference, they could also make it 0.
-    return max(ps) if len(signs) == 1 else 1.0, flips[1][0], flips[0][1]
+    return max(ps) if len(signs) == 1 else 1.0, flips[1][0], flips[0][1]  # counts at their least
 
 
 def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | None:

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaln, expit, ndtri, stdtr, stdtrit
 
 CONFIDENCE = 0.95
-_QUANTILE = (1 + CONFIDENCE) / 2
+_QUANTILE = (1 + CONFIDENCE) / 2  # 0.975, two-sided
 NORMAL = float(ndtri(_QUANTILE))  # 1.96
 FEW = 4  # with a smaller effective number of inboxes, intervals hold for these inboxes only
 # The beta-binomial's grid: means, uniform in the logit, and intraclass correlations with their
 # prior weights. Zero (1e-5) has weight 3: otherwise a few inboxes would always seem to differ.
 # Repeats of one question are more correlated than questions about one inbox.
-_MEANS = expit(np.linspace(-9, 9, 301))
+_MEANS = expit(np.linspace(-9, 9, 301))  # (means,), from 0.0001 to 0.9999
 _PRIORS = {
     "inboxes": {1e-5: 3} | dict.fromkeys((0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), 1),
     "questions": dict.fromkeys((0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.99), 1),
@@ -117,8 +117,8 @@ class Sample:
             return self._range(self.difference(gains), self.difference(best), unjudged)
         # b and c, each with its half pair.
         plus, minus = (float(part.sum()) + 0.5 for part in (gains.clip(0), -gains.clip(None, 0)))
-        pairs = self.n + 2
-        center = (plus - minus) / pairs
+        pairs = self.n + 2  # N: half a pair in each of the four cells
+        center = (plus - minus) / pairs  # d, shrunk towards 0 by the added pairs
         error = NORMAL * math.sqrt((plus + minus) / pairs - center**2) / pairs**0.5
         return self._widen(self.mean(gains), center - error, center + error, least=-1.0)
 
@@ -138,7 +138,7 @@ class Sample:
         # z' (sum of single) = z joint: on the log scale, both half-widths add up to the ratio's.
         quantile = NORMAL * joint / sum(single)
         of_old, of_new = (_wilson(part / pairs, pairs, quantile) for part in (old, new))
-        low, high = 1 - of_new[1] / of_old[0], 1 - of_new[0] / of_old[1]
+        low, high = 1 - of_new[1] / of_old[0], 1 - of_new[0] / of_old[1]  # 1 - ratio swaps them
         return self._widen(self.ratio(before - after, before), low, high, least=-math.inf)
 
     @property
@@ -166,12 +166,12 @@ class Sample:
         # Rows: all, yes by first, yes by second, agreed. Columns: episodes, the total, jackknife.
         one, other = (np.asarray(each, dtype=np.float64) for each in (first, second))
         cells = np.stack([np.ones(self.n), one, other, one * other + (1 - one) * (1 - other)])
-        whole = cells.sum(axis=1, keepdims=True)
+        whole = cells.sum(axis=1, keepdims=True)  # (4, 1)
         [value] = _kappa(whole)
         if not self.n or np.isnan(value):
             return point_estimate(None, self.n)
-        partial = _kappa(whole - np.stack([self._cluster_sums(cell) for cell in cells]))
-        partial = partial[~np.isnan(partial)]
+        partial = _kappa(whole - np.stack([self._cluster_sums(cell) for cell in cells]))  # (G,)
+        partial = partial[~np.isnan(partial)]  # undefined if chance is 1 without a cluster
         squares = float(np.sum((partial - partial.mean()) ** 2)) if len(partial) > 1 else math.nan
         error = stdtrit(max(1, self._clusters - 1), _QUANTILE) * math.sqrt(
             squares * (self._clusters - 1) / self._clusters
@@ -192,22 +192,22 @@ class Sample:
         b = (1 - mu) (1 / rho - 1). Summed over mu, it gives the posterior of the correlation rho.
         For each rho, Jeffreys' posterior of p is Beta(n* p + 1/2, n* (1 - p) + 1/2), with the
         effective number n* = n (1 - 1 / clusters) / (design effect)."""
-        sizes = self._cluster_sums(np.ones(self.n))
+        sizes = self._cluster_sums(np.ones(self.n))  # m of each cluster: (clusters,)
         # Clusters with the same counts have the same likelihood.
-        counts = np.stack([self._cluster_sums(hits), sizes])
+        counts = np.stack([self._cluster_sums(hits), sizes])  # (2, clusters)
         (right, size), times = np.unique(counts, axis=1, return_counts=True)
         prior = _PRIORS[self._unit]
         correlations, weights = (np.array([*each])[:, None] for each in (prior, prior.values()))
         # Jeffreys' prior of the mean, as a density of its logit.
-        likelihood = np.log(weights * np.sqrt(_MEANS * (1 - _MEANS)))
+        likelihood = np.log(weights * np.sqrt(_MEANS * (1 - _MEANS)))  # (correlations, means)
         # Rows of these are correlations rho, columns means mu.
         alpha, beta = (part * (1 / correlations - 1) for part in (_MEANS, 1 - _MEANS))
         for hit, miss, count in zip(right, size - right, times, strict=True):
             likelihood += count * (betaln(hit + alpha, miss + beta) - betaln(alpha, beta))
-        posterior = np.exp(likelihood - likelihood.max()).sum(axis=1)
+        posterior = np.exp(likelihood - likelihood.max()).sum(axis=1)  # of rho: (correlations,)
         # Kish's design effect, 1 + rho (sum m^2 / n - 1).
-        effect = 1 + correlations * (np.sum(sizes**2) / self.n - 1)
-        rate, n = hits.mean(), self.n / effect * (1 - 1 / self._clusters)
+        effect = 1 + correlations * (np.sum(sizes**2) / self.n - 1)  # (correlations, 1)
+        rate, n = hits.mean(), self.n / effect * (1 - 1 / self._clusters)  # n*: (correlations, 1)
         # P(p <= grid), averaged over the posterior of rho; its quantiles are the bounds.
         below = posterior @ betainc(n * rate + 0.5, n * (1 - rate) + 0.5, _MEANS) / posterior.sum()
         low, high = np.interp((1 - _QUANTILE, _QUANTILE), below, _MEANS).tolist()
@@ -219,10 +219,10 @@ class Sample:
         NaN for one cluster. CR2: with cluster sums v and w, ratio r and W = sum(w), the variance is
         sum((v - r w)^2 / (1 - w / W)) / W^2."""
         whole, parts = below.sum(), self._cluster_sums(below)
-        if self._clusters < 2 or parts.max() >= whole:
+        if self._clusters < 2 or parts.max() >= whole:  # 1 - w / W would be 0
             return math.nan
         # A cluster pulls r towards itself, which multiplies its residual's variance by 1 - w / W.
-        residuals = self._cluster_sums(above) - above.sum() / whole * parts
+        residuals = self._cluster_sums(above) - above.sum() / whole * parts  # v - r w
         error = math.sqrt(float(np.sum(residuals**2 / (1 - parts / whole)))) / whole
         return error if quantile is None else float(stdtrit(self._degrees(below), quantile) * error)
 
@@ -230,12 +230,12 @@ class Sample:
         """Return Bell and McCaffrey's degrees of freedom, W^2 / (sum(w^2) + sum(o)^2 - sum(o^2)),
         with cluster sums w of `below`, W = sum(w) and o = w^2 / (W - w)."""
         whole, parts = below.sum(), self._cluster_sums(below)
-        others = parts**2 / (whole - parts)
+        others = parts**2 / (whole - parts)  # o: (clusters,)
         return float(whole**2 / (np.sum(parts**2) + others.sum() ** 2 - np.sum(others**2)))
 
     def _cluster_sums(self, values: Floats) -> Floats:
         sums: Floats = np.zeros(self._clusters)
-        np.add.at(sums, self._cluster, values)
+        np.add.at(sums, self._cluster, values)  # `+=` would count a repeated index once
         return sums
 
     def _estimate(
@@ -281,6 +281,6 @@ def holm(ps: Sequence[float]) -> list[float]:
     smallest of m becomes the largest (m - j + 1) p_j for j up to k, at most 1."""
     corrected, least = list(ps), 0.0
     for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
+        least = max(least, min(1.0, (len(ps) - rank) * ps[place]))  # rank = k - 1; never falls
         corrected[place] = least
     return corrected

@@ -53,8 +53,8 @@ from training.roller import rewarded
 from training.rollout import Material, Transcript, in_groups, in_passes
 from training.start import Start, adapter_config, load_start
 
-CLIP = 0.2
-RATIO_CAP = 3.0
+CLIP = 0.2  # of r, on either side of 1
+RATIO_CAP = 3.0  # upper bound of r, needed if A < 0
 EPSILON = 1e-4  # keeps A finite if all rewards are equal
 
 
@@ -106,10 +106,10 @@ def generate(
 ) -> list[list[int]]:
     """Sample a turn of at most `limit` tokens for each prompt, with the end token if reached."""
     rows = [torch.tensor(prompt) for prompt in prompts]
-    ids = pad_sequence(rows, True, start.pad_id, "left")
+    ids = pad_sequence(rows, True, start.pad_id, "left")  # [prompts, longest], ends aligned
     mask = pad_sequence([torch.ones_like(row) for row in rows], True, 0, "left")
     model: Any = start.model.eval()
-    whole = model.generate(
+    whole = model.generate(  # [prompts, longest + new tokens]
         input_ids=ids, attention_mask=mask, max_new_tokens=limit, do_sample=not greedy,
         **({} if greedy else {"temperature": 1.0, "top_k": 0, "top_p": 1.0}),
     )  # fmt: skip
@@ -143,23 +143,23 @@ def rewards_of(
         reward = rewarded(weights, record, episode.rubric).trajectory.reward
         assert reward is not None, "this file's judges don't fail; training/roller.py has the rest"
         rewards.append(reward["total"])
-    return torch.tensor(rewards)
+    return torch.tensor(rewards)  # [episodes]
 
 
 def groups_with_spread(rewards: Tensor, group: int, count: int) -> Tensor:
     """Return the places of the episodes in the first `count` groups whose rewards differ, filled up
     with other groups: if all rollouts of a question earn the same, A = 0 and nothing is learned."""
-    of_questions = rewards.view(-1, group)
-    flat = of_questions.amax(1) - of_questions.amin(1) < FLAT
+    of_questions = rewards.view(-1, group)  # [questions, rollouts]
+    flat = of_questions.amax(1) - of_questions.amin(1) < FLAT  # [questions]
     places = torch.arange(len(rewards)).view(-1, group)
-    return places[flat.int().argsort(stable=True)[:count].sort().values].flatten()
+    return places[flat.int().argsort(stable=True)[:count].sort().values].flatten()  # flat ones last
 
 
 def advantages_of(rewards: Tensor, group: int) -> Tensor:
     """Return A of each episode; `group` consecutive ones are about the same question."""
-    of_questions = rewards.view(-1, group)
+    of_questions = rewards.view(-1, group)  # [questions, rollouts]
     above_mean = of_questions - of_questions.mean(1, keepdim=True)
-    return above_mean.flatten() / (rewards.std() + EPSILON)
+    return above_mean.flatten() / (rewards.std() + EPSILON)  # std over all groups, with n - 1
 
 
 # ---- 3. Learn: tokens of good episodes become likelier, within the clip.
@@ -168,15 +168,15 @@ def advantages_of(rewards: Tensor, group: int) -> Tensor:
 def log_probabilities(model: Any, batch: Batch) -> Tensor:
     """Return the log-probability of each token given those before it: [episodes, tokens]."""
     logits = model(input_ids=batch.ids, attention_mask=batch.mask).logits
-    # Logits at place t predict token t + 1; nothing predicts the first token.
+    # Logits [episodes, tokens, vocabulary] at place t predict token t + 1, so the first has none.
     of_next = -cross_entropy(logits[:, :-1].transpose(1, 2), batch.ids[:, 1:], reduction="none")
-    return torch.cat([torch.zeros_like(of_next[:, :1]), of_next], 1)
+    return torch.cat([torch.zeros_like(of_next[:, :1]), of_next], 1)  # the first token's is 0
 
 
 def loss_of(model: Any, batch: Batch) -> Tensor:
     """Return the sum of the losses of the batch's own tokens."""
-    ratio = (log_probabilities(model, batch) - batch.old).exp()
-    advantage = batch.advantages[:, None]
+    ratio = (log_probabilities(model, batch) - batch.old).exp()  # r: [episodes, tokens]
+    advantage = batch.advantages[:, None]  # [episodes, 1]: all tokens of an episode share A
     clipped = ratio.clamp(1 - CLIP, 1 + CLIP) * advantage
     return -(torch.min(ratio.clamp(max=RATIO_CAP) * advantage, clipped) * batch.own).sum()
 
@@ -218,7 +218,7 @@ def train(
         records = asyncio.run(judge_all(episodes, recipe.judging.reward))
         rewards = rewards_of(episodes, records, recipe.reward)
         chosen = groups_with_spread(rewards, table.rollouts, table.questions)
-        advantages = advantages_of(rewards[chosen], table.rollouts)
+        advantages = advantages_of(rewards[chosen], table.rollouts)  # A: [questions * rollouts]
         kept = [transcripts[place] for place in chosen]
         batch = batch_of(model, kept, advantages, table.micro_batch)
         own_tokens = batch.own.sum() / table.minibatches  # T, as the mean of the batch's steps
@@ -229,7 +229,7 @@ def train(
                 part_loss = loss_of(model, batch.rows(part)) / own_tokens
                 torch.autograd.backward(part_loss)
                 loss += part_loss.item()
-            norm = clip_grad_norm_(model.parameters(), table.max_grad_norm)
+            norm = clip_grad_norm_(model.parameters(), table.max_grad_norm)  # before clipping
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()

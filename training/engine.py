@@ -55,7 +55,7 @@ class Sampler:
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
         ids: list[list[int]] = []
         with _evaluated(self.start.model), torch.random.fork_rng(), torch.inference_mode():
-            torch.manual_seed(self.seed + sum(map(len, prompts)))
+            torch.manual_seed(self.seed + sum(map(len, prompts)))  # differs by turn: prompts grow
             for places in in_groups(order, self.batch):
                 ids += self._generate([prompts[place] for place in places])
         return [Turn(each, None) for _, each in sorted(zip(order, ids, strict=True))]
@@ -64,7 +64,7 @@ class Sampler:
         model: Any = self.start.model
         end_id, pad_id = self.start.end_id, self.start.pad_id
         rows = list(map(torch.tensor, prompts))
-        ids = pad_sequence(rows, True, pad_id, "left")
+        ids = pad_sequence(rows, True, pad_id, "left")  # (prompts, longest), with aligned ends
         mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")
         sampling: dict[str, Any] = {"do_sample": self.temperature > 0}
         if sampling["do_sample"]:

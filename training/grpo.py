@@ -83,7 +83,7 @@ class AgentTrainer(GRPOTrainer):
         self._sampled: list[list[float]] | None = None
         # Over the passes before the batch's first step: the sum of r, and the number of tokens.
         self._ratios = torch.zeros(2)
-        self._own = self._scores = torch.zeros(0)
+        self._own = self._scores = torch.zeros(0)  # a pass's mask and log p: (rows, columns)
         # Join a pass's episodes into one row for large models; small ones wait for kernel launches.
         self._joins = recipe.model.base is not None
         passes, form = table.passes(training.processes.count), recipe.episode
@@ -93,14 +93,14 @@ class AgentTrainer(GRPOTrainer):
         rank = adapters["default"].r if adapters else recipe.model.lora
         config = GRPOConfig(
             per_device_train_batch_size=table.micro_batch, steps_per_generation=passes,
-            gradient_accumulation_steps=passes // table.minibatches,
+            gradient_accumulation_steps=passes // table.minibatches,  # passes per optimizer step
             num_generations=table.rollouts, max_completion_length=form.episode_tokens,
-            temperature=TEMPERATURE, loss_type="dapo", beta=0.0,
+            temperature=TEMPERATURE, loss_type="dapo", beta=0.0,  # beta 0: no KL term
             learning_rate=table.rate, lr_scheduler_type=_SCHEDULES[table.schedule],
             warmup_steps=table.warmup, logging_steps=1, ddp_find_unused_parameters=False,
             # Divide by the batch's std: a group's own would magnify tiny differences.
             scale_rewards="batch",
-            delta=RATIO_CAP,
+            delta=RATIO_CAP,  # TRL's default epsilon, 0.2, gives the other clip
             # Rows stay in the order in which they were asked.
             shuffle_dataset=False,
             **validation.trainer_arguments(training, table.steps, table.max_grad_norm),
@@ -130,7 +130,7 @@ class AgentTrainer(GRPOTrainer):
         else:
             played = (self._pending or self._start_rollout(self._aside, step)).result()
             # Off-policy by one batch: r corrects for the weight updates in between.
-            after = step + self.table.minibatches
+            after = step + self.table.minibatches  # first step of the next batch
             self._pending = (
                 self._start_rollout(self._aside, after) if after <= self.table.steps else None
             )
@@ -162,7 +162,7 @@ class AgentTrainer(GRPOTrainer):
         assert self.batch is not None
         names = ("loss", "learning_rate", "grad_norm", "entropy")
         logged: dict[str, Any] = {name: logs.get(name) for name in names}
-        if (step - 1) % self.table.minibatches == 0:
+        if (step - 1) % self.table.minibatches == 0:  # the batch's first step
             # No tokens if all groups were masked.
             sums = self.roller.training.processes.gather([self._ratios.tolist()])
             ratios, tokens = map(sum, zip(*sums, strict=True))
@@ -203,12 +203,12 @@ class AgentTrainer(GRPOTrainer):
         # 1 for tokens that the model sampled, 0 for tool results and padding.
         self._own = mask = inputs["completion_mask"] * inputs["tool_mask"]
         loss = usual(model, inputs)
-        steps, place = self.args.gradient_accumulation_steps, self._step
+        steps, place = self.args.gradient_accumulation_steps, self._step  # both count passes
         # Before the batch's first step the weights are still those that sampled it (without
         # `overlap`), so r differs from 1 only because engine and trainer round differently.
         old = inputs.get("old_per_token_logps") if self._sampled else None
         if old is not None and place % self.args.steps_per_generation < steps:
-            ratios = (self._scores - old).exp()
+            ratios = (self._scores - old).exp()  # p_trainer / p_vllm: (rows, columns)
             self._ratios += torch.stack([(ratios * mask).sum(), mask.sum()]).cpu()
         return loss
 

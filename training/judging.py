@@ -95,7 +95,7 @@ def _step(exchange: Exchange, room: int) -> Mapping[str, Any]:
 # and of a mail. Assumed: the tokens of both replies, and the share of episodes that answer.
 CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 90, 0.75
 # Tokens of a call that compares rollouts, and (assumed) of a score with its reason.
-RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
+RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30  # 4.34 characters a token
 
 
 class Judges(NamedTuple):
@@ -132,7 +132,7 @@ def judges_of(
         raise UserError(f"{fees}: resume with a higher --max-cost")
     names = (table.reward, table.validation)
     paid = sum(map(needs_model, names)) + (table.relative is not None)
-    share = None if limit is None else (limit - spent) / processes / max(1, paid)
+    share = None if limit is None else (limit - spent) / processes / max(1, paid)  # USD per judge
     reward, validation = (choose_judge(name, max_cost_usd=share) for name in names)
     relative = None
     if table.relative is not None:
@@ -156,7 +156,7 @@ def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
     held_out *= recipe.runs
-    groups = 0 if grpo is None else grpo.asked * grpo.batches * recipe.runs
+    groups = 0 if grpo is None else grpo.asked * grpo.batches * recipe.runs  # with spare ones
     trained = 0 if grpo is None else groups * grpo.rollouts
     prompts = CORRECT_TOKENS + GROUNDED_TOKENS + round(mails * MAIL_TOKENS)
     verdict = Usage(prompt_tokens=prompts, completion_tokens=REPLY_TOKENS)

@@ -14,7 +14,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from trl.trainer import utils
 
-BETAS = (0.9, 0.98)  # gradients of small batches change fast
+BETAS = (0.9, 0.98)  # 0.98: squares over about 50 steps; gradients of small batches change fast
 FLAT = 1e-6  # smaller differences of rewards and advantages are rounding
 
 # ---- Packing: less padding, the same gradients.
@@ -43,7 +43,7 @@ def packed(
     """Distribute the rows of TRL's `batches` over as many batches, without columns of only padding.
     Within each of the `minibatches`, sort rows by length, or (`even`) deal them out so that batches
     have similar numbers of tokens. Cut rows with A = 0 to one completion token."""
-    whole: dict[str, Tensor] = {
+    whole: dict[str, Tensor] = {  # (rows of all batches, columns), advantages: (rows,)
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
         if isinstance(value, Tensor) and value.ndim
@@ -69,8 +69,8 @@ def scored_packed(
 ) -> tuple[Tensor, Tensor | None, Any]:  # fmt: skip
     """Return TRL's `score(ids, mask, count)` of the last `count` columns, in passes of `size` rows
     that are sorted by length, without columns of padding."""
-    before = ids.size(1) - count
-    whole: list[Any] = [None, None]
+    before = ids.size(1) - count  # columns of the prompts
+    whole: list[Any] = [None, None]  # log-probabilities and entropies: (rows, count)
     order = mask.sum(1).argsort(stable=True)
     for start in range(0, len(order), size):
         rows = order[start : start + size]
@@ -103,8 +103,8 @@ def attention_by_episode(
 def scored_as_one(model: Any, ids: Tensor, mask: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
     """Return log-probabilities and entropies of the `counted` tokens in the last columns of all
     rows (0 elsewhere), from one pass over all rows joined into one, without padding."""
-    there, count = mask.bool(), counted.size(1)
-    labels = ids.new_full(ids.shape, -100)
+    there, count = mask.bool(), counted.size(1)  # (rows, columns); completion columns
+    labels = ids.new_full(ids.shape, -100)  # -100: not scored
     labels[:, -count:][counted.bool()] = ids[:, -count:][counted.bool()]
     # Logits at place t predict token t + 1, so labels move left; an episode's last place has none.
     labels = torch.cat([labels[:, 1:], ids.new_full((len(ids), 1), -100)], 1)

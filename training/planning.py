@@ -19,9 +19,9 @@ from training.recipe import AT_ONCE, HEAD_WIDTH, Grpo, ModelTable, Recipe
 class Gpu(NamedTuple):
     """A GPU, as `hardware.toml` describes it."""
 
-    gib: float
-    tflops: float
-    gb_per_second: float
+    gib: float  # memory, as CUDA reports it, in 2^30 bytes
+    tflops: float  # dense bfloat16, in 10^12 FLOP/s
+    gb_per_second: float  # memory bandwidth, in 10^9 bytes/s
     usd_per_hour: float
 
 
@@ -29,17 +29,17 @@ class Shape(NamedTuple):
     """A Qwen2's or Qwen3's shape; widths cover all heads, `tied` embeddings are output weights."""
 
     layers: int
-    hidden: int
+    hidden: int  # width of the residual stream
     intermediate: int
     q_width: int
-    kv_width: int
+    kv_width: int  # less than `q_width` if several heads share keys and values (GQA)
     vocabulary: int
     tied: bool = False
 
     @property
     def linear(self) -> int:
         # Projections of q, k, v and attention's output; gate, up and down of the MLP.
-        attention = 2 * (self.q_width + self.kv_width)
+        attention = 2 * (self.q_width + self.kv_width)  # weights per unit of `hidden`
         return self.layers * self.hidden * (attention + 3 * self.intermediate)
 
     @property
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
     def lora_parameters(self, rank: int) -> int:
         """Count the weights of an adapter on all linear layers (peft's "all-linear")."""
         # A matrix of (inputs, outputs) gets (inputs, rank) and (rank, outputs).
-        attention = 4 * self.hidden + 2 * (self.q_width + self.kv_width)
+        attention = 4 * self.hidden + 2 * (self.q_width + self.kv_width)  # inputs + outputs
         return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
 
 
@@ -74,7 +74,7 @@ def shape_of(model: ModelTable) -> Shape:
 # Achieved shares of a GPU's bfloat16 rate and bandwidth, milliseconds a layer, seconds, bytes.
 TRAIN_SHARE, TRAIN_SHARE_4BIT, SCORE_SHARE, READ_SHARE, DECODE_SHARE = 0.36, 0.25, 0.40, 0.45, 0.70
 PASS_MS, LAYER_MS, VLLM_STEP_S, LONGEST, WAKE_BYTES_S = 2.7, 4.6, 0.005, 4.5, 25e9
-CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
+CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9  # two in bytes, a share of a server's GPU
 # A strong model's mean episode on the 73 public questions: calls before its answer; tokens, by
 # Qwen2.5's tokenizer, of the prompt with tools, calls, observations, and a frame around each.
 SEARCHES, READS = 1.3, 1.5
@@ -171,10 +171,10 @@ class _Work:
         # Float32, or under an adapter bfloat16 or NF4 (linear layers); AdamW has two moments.
         held = {"weights": 4.0 * shape.parameters}
         if model.lora:
-            saved = 1.484 * shape.linear if model.bits == 4 else 0
+            saved = 1.484 * shape.linear if model.bits == 4 else 0  # 2 bytes - NF4's 4.127 bits
             held = {"weights": 2 * shape.parameters - saved, "adapter": 4.0 * self.trained}
         held |= {"AdamW": 8.0 * self.trained, "CUDA": CUDA_BYTES}
-        keys = longest * 4 * shape.layers * shape.kv_width  # of an episode, in bfloat16
+        keys = longest * 4 * shape.layers * shape.kv_width  # bytes per episode: K, V in bfloat16
         if vllm:
             weights, share = 2.0 * shape.parameters, SERVER_SHARE if self.serve else vllm.memory
             left = max(0.0, share * self.bytes - weights - VLLM_BYTES)
@@ -186,7 +186,7 @@ class _Work:
             prompt = longest * (8 * shape.hidden + (10 if model.lora else 6) * shape.intermediate)
             parts = {"keys and values": self.at_once * keys, "prompts": self.at_once * prompt}
             generating, room = held | parts, (self.bytes - sum(held.values())) / (keys + prompt)
-        size = self._activations(self.grpo.micro_batch * longest)
+        size = self._activations(self.grpo.micro_batch * longest)  # if all are of full length
         training = held | {"gradients": 4.0 * self.trained, "activations": size}
         if vllm and not self.serve:
             training["vLLM"] = VLLM_BYTES
@@ -198,7 +198,7 @@ class _Work:
         tiles (4,096 x 32,768, bfloat16), float32 gradients. Whole weights add bfloat16 copies."""
         shape, model = self.shape, self.recipe.model
         layer, inputs = 36 * shape.hidden + 9 * shape.intermediate, 2 * shape.layers * shape.hidden
-        stored = inputs + layer if model.checkpointing else shape.layers * layer
+        stored = inputs + layer if model.checkpointing else shape.layers * layer  # bytes per token
         logits = 2 * min(tokens, 4_096) * min(shape.vocabulary, 32_768)
         copies = 0 if model.lora else 2 * shape.linear
         return tokens * (stored + 4 * shape.hidden) + logits + copies
@@ -206,7 +206,7 @@ class _Work:
     def hours(self) -> dict[str, float]:
         """Return the hours by part. A forward pass takes 2 FLOPs per weight and token."""
         shape, episode, model, grpo = self.shape, self.episode, self.recipe.model, self.grpo
-        a_pass = 2 * shape.parameters / (self.gpu.tflops * 1e12) / 3600
+        a_pass = 2 * shape.parameters / (self.gpu.tflops * 1e12) / 3600  # hours per token
         # A backward pass costs two forward ones, with an adapter one; recomputing costs one more.
         learning = a_pass * (2 + (not model.lora) + model.checkpointing)
         learning /= TRAIN_SHARE_4BIT if model.bits == 4 else TRAIN_SHARE
@@ -214,12 +214,12 @@ class _Work:
         if grpo.vllm is None and grpo.minibatches > 1:
             learning += a_pass / SCORE_SHARE
         # Every pass waits for its kernel launches, however short it is.
-        launches = shape.layers * PASS_MS / 1e3 / 3600 / grpo.micro_batch
+        launches = shape.layers * PASS_MS / 1e3 / 3600 / grpo.micro_batch  # hours per episode
         # Every generated token reads weights, keys and values. On average 0.6 of an episode exists
         # while it grows; transformers reads that much again in each of four turns.
         there, generators = 0.6 * episode.tokens, self.serve or self.train
         held = 2 * shape.parameters + self.at_once / 2 * there * 4 * shape.layers * shape.kv_width
-        token = held / (self.gpu.gb_per_second * 1e9 * DECODE_SHARE) + VLLM_STEP_S
+        token = held / (self.gpu.gb_per_second * 1e9 * DECODE_SHARE) + VLLM_STEP_S  # seconds a step
         token = token if grpo.vllm else max(token, shape.layers * LAYER_MS / 1e3)
         written = LONGEST * episode.sampled * token / 3600 / min(self.batch, 2 * self.at_once)
         # vLLM reads each token once, and a group's prompt once.
@@ -231,7 +231,7 @@ class _Work:
         episodes = grpo.questions * grpo.rollouts * grpo.batches
         batches = episodes * written + grpo.asked * grpo.rollouts * grpo.batches * reading
         # A vLLM that sleeps while the model trains moves its weights to host memory and back.
-        moved = 4 * shape.parameters if grpo.vllm and not self.serve else 0
+        moved = 4 * shape.parameters if grpo.vllm and not self.serve else 0  # bytes, 2 each way
         hours = {
             "generating": batches / generators + grpo.batches * moved / WAKE_BYTES_S / 3600,
             "training": episodes * (episode.tokens * learning + launches) / self.train,

@@ -48,7 +48,7 @@ class Scratch(RecipeTable):
     heads: Count = 4  # vLLM needs hidden = heads * HEAD_WIDTH
     vocabulary: Count = 4_000
     init: Positive = 0.06  # standard deviation of the new weights
-    rope_theta: Positive = 1e6
+    rope_theta: Positive = 1e6  # base of the rotary wavelengths, as in Qwen2.5
 
 
 class ModelTable(RecipeTable):
@@ -148,8 +148,8 @@ class SftStage(RecipeTable):
     part: Part = "whole"
     steps: Count
     batch: Count = 16
-    rate: Positive = 2.5e-3
-    warmup: Annotated[int, Field(ge=0)] = 30
+    rate: Positive = 2.5e-3  # AdamW's peak; Muon's is `supervised.MUON` times that
+    warmup: Annotated[int, Field(ge=0)] = 30  # steps in which the rate rises linearly
     schedule: Schedule = "constant"
 
 
@@ -199,16 +199,16 @@ class Grpo(RecipeTable):
     one optimizer step on each of their `minibatches`. `spare` extra questions replace those whose
     rollouts have equal rewards (dynamic sampling: DAPO, Yu et al., 2025)."""
 
-    steps: Count
+    steps: Count  # optimizer steps; so are `warmup` and `validate_every`
     questions: Count = 8
     spare: Annotated[int, Field(ge=0)] = 0
-    rollouts: Annotated[int, Field(ge=2)] = 8
+    rollouts: Annotated[int, Field(ge=2)] = 8  # alone in its group, an episode has A = 0
     minibatches: Count = 1
     micro_batch: Count = 16  # episodes in a forward pass of a process
     generate_batch: Count | None = None  # episodes that transformers generates at a time
     vllm: Vllm | None = None
     rate: Positive = 3e-4
-    max_grad_norm: Positive = 1.0
+    max_grad_norm: Positive = 1.0  # L2 norm over all trained weights
     warmup: Annotated[int, Field(ge=0)] = 0
     schedule: Schedule = "constant"
     validate_every: Count = 20
@@ -256,7 +256,7 @@ class Preference(RecipeTable):
     steps: Count
     batch: Annotated[int, Field(ge=2)] = 16
     rate: Positive = 5e-5
-    beta: Positive = 0.1
+    beta: Positive = 0.1  # as in the loss of DPO (Rafailov et al., 2023)
 
 
 class Judging(RecipeTable):
@@ -268,8 +268,8 @@ class Judging(RecipeTable):
     validation: str = "f1"
     relative: str | None = None
     max_cost_usd: NotNegative | None = None
-    questions: Count = 200
-    test_questions: Count = 400
+    questions: Count = 200  # a share of 1/2 has a standard error of 0.035
+    test_questions: Count = 400  # of a share of 1/2: 0.025
 
 
 class Recipe(RecipeTable):

@@ -39,11 +39,11 @@ class RewardWeights(BaseModel, extra="forbid", frozen=True):
     """The weights. Five are the bases of the outcomes, to which the other components add. `correct`
     and `concision` are fixed, because only differences between weights matter to GRPO."""
 
-    correct: ClassVar[float] = 1.1
-    abstained: Base = 0.1
-    out: Base = -0.4
-    wrong: Base = -0.9
-    lost: Base = -1.9
+    correct: ClassVar[float] = 1.1  # with the default weights it earns 1.0 to 2.0
+    abstained: Base = 0.1  # 0.0 to 0.3
+    out: Base = -0.4  # -0.5 to -0.2
+    wrong: Base = -0.9  # -1.0 to -0.7
+    lost: Base = -1.9  # -2.0 to -1.7
     format: Weight = 0.1  # each malformed call costs a third of it
     effort: Weight = 0.2  # for a right answer; falls linearly to 0 at an effort of `max_turns`
     sources: Weight = 0.3
@@ -57,7 +57,7 @@ class RewardWeights(BaseModel, extra="forbid", frozen=True):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         for better, worse in itertools.pairwise(OUTCOMES):
-            low, high = self.bounds(better)[0], self.bounds(worse)[1]
+            low, high = self.bounds(better)[0], self.bounds(worse)[1]  # bands must not touch
             if low <= high:
                 fault = f"{worse!r} could earn {high:g}, and {better!r} as little as {low:g}"
                 raise ValueError(f"{fault}; lower {worse}, or weights that add to it")
@@ -108,7 +108,7 @@ def reward_of(
     if outcome is None:
         return None
     malformed = min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
-    # base - format * malformed / CHARGED_CALLS + sum_k w_k s_k
+    # base - format * malformed + sum_k w_k s_k; `malformed` is a share of CHARGED_CALLS
     components = {_NAMES[outcome]: getattr(weights, outcome), "format": -weights.format * malformed}
     shares = {**_shares(rubric, outcome), "length": length}
     shares |= {} if relative is None else {"relative": relative}
@@ -142,7 +142,7 @@ def malformed_calls(facts: Mapping[str, Any]) -> int:
 
 
 def _shares(rubric: Rubric, outcome: Outcome) -> dict[str, float]:
-    effort = max(0.0, 1 - rubric.effort / rubric.max_turns)
+    effort = max(0.0, 1 - rubric.effort / rubric.max_turns)  # each turn costs its calls, at least 1
     if rubric.answerable is False:
         progress, concision = float(outcome == "correct"), float(not rubric.num_sources)
         shares = {"sources": 1.0, "concision": concision, "found": progress, "read": progress}

@@ -162,7 +162,7 @@ class Roller:
         training.add_episodes(everyone)
         spread = list(map(has_spread, in_groups(everyone, size)))
         # Prefer groups with spread, then fill up with flat ones; in each kind spare ones are last.
-        count = self.table.questions // training.processes.count
+        count = self.table.questions // training.processes.count  # groups that this process keeps
         places = sorted(range(len(groups)), key=lambda place: not has_spread(scored[place]))
         chosen = sorted(places[:count])
         step_figures = {
@@ -173,7 +173,7 @@ class Roller:
             "unranked": sum(gather([unranked])) if self.judges.relative else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
-        rollouts = [each for group in groups for each in group]
+        rollouts = [each for group in groups for each in group]  # with spare groups
         sampled = sum(gather([sum(sum(each.transcript.sampled) for each in rollouts)]))
         groups, scored = [groups[place] for place in chosen], [scored[place] for place in chosen]
         return StepBatch(groups, scored, step_figures, sampled, outage(everyone, self.judges))

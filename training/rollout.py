@@ -71,7 +71,7 @@ class Transcript:
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
-    logprobs: list[float] | None = None
+    logprobs: list[float] | None = None  # in nats
 
     @property
     def ids(self) -> list[int]:
@@ -216,13 +216,13 @@ def roll_out(
         transcript.add(turn.ids, sampled=True, logprobs=turn.logprobs)
         observations = episode.step(parse_reply(tokens.text_of(turn.ids), episode.rubric.turns))
         if not episode.done:
-            cut = not turn.ids or turn.ids[-1] != tokens.end_id
+            cut = not turn.ids or turn.ids[-1] != tokens.end_id  # stopped by `turn_tokens`
             room = form.episode_tokens - len(transcript.ids)
             context = tokens.between(observations, cut=cut)
             if len(context) + spare > room:
-                context = tokens.between(episode.last_turn(keep=True), cut=cut)
+                context = tokens.between(episode.last_turn(keep=True), cut=cut)  # a note added
             if len(context) + form.turn_tokens > room:
-                context = tokens.between(episode.last_turn(keep=False), cut=cut)
+                context = tokens.between(episode.last_turn(keep=False), cut=cut)  # an error instead
             if len(context) + form.turn_tokens > room:  # several calls in a full turn
                 episode.cut_off()
             else:

@@ -60,7 +60,7 @@ class Step:
     tokens: int
     loss: float | None = None
     learning_rate: float | None = None
-    grad_norm: float | None = None
+    grad_norm: float | None = None  # L2, before clipping
     reward: float | None = None
     components: dict[str, float] = field(default_factory=dict)
     accuracy: float | None = None
@@ -68,7 +68,7 @@ class Step:
     abstention: float | None = None
     turns: float | None = None
     effort: float | None = None
-    format_errors: float | None = None
+    format_errors: float | None = None  # malformed calls per episode
     calls: float | None = None
     answer_words: float | None = None
     entropy: float | None = None

@@ -91,7 +91,7 @@ def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     """Return the config of a new adapter; None to train all weights or an existing adapter."""
     if not table.lora or is_peft_model(start.model):
         return None
-    rank, targets, task = table.lora, "all-linear", "CAUSAL_LM"
+    rank, targets, task = table.lora, "all-linear", "CAUSAL_LM"  # W + 2 B A, as alpha / r = 2
     return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets, task_type=task)
 
 
@@ -153,7 +153,7 @@ def make_tokenizer(
     """Train a byte-level BPE of at most `vocabulary` tokens on `texts`, pre-tokenized like Qwen's;
     each of `phrases` is one more token."""
     bpe: Any = Qwen2Tokenizer().backend_tokenizer
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()  # 256 bytes: any text can be encoded
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False
     )

@@ -88,12 +88,12 @@ def rate_at(stages: Sequence[SftStage], step: int) -> float:
     for stage in stages:
         if step < stage.steps:
             # Linear warm-up, times half a cosine wave from 1 to 0.05 if the schedule has one.
-            factor = min(1.0, (step + 1) / max(1, stage.warmup))
+            factor = min(1.0, (step + 1) / max(1, stage.warmup))  # + 1: never a rate of 0
             if stage.schedule == "cosine":
                 # Down to a twentieth: near 0 the last steps would be wasted.
                 factor *= 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
             return stage.rate * factor
-        step -= stage.steps
+        step -= stage.steps  # every stage has its own warm-up and cosine
     return 0.0
 
 
@@ -189,7 +189,7 @@ def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
         (better, worse)
         for group in ranked
         for better, worse in zip(group, reversed(group), strict=True)
-        if return_of(better) - return_of(worse) > FLAT
+        if return_of(better) - return_of(worse) > FLAT  # false for the mirrored second half
     ]
 
 
@@ -226,7 +226,7 @@ def own_tokens(usual: Any, examples: list[dict[str, Any]]) -> dict[str, Any]:
         column = mask.replace("mask", "own")
         columns = [column] if column in examples[0] else ["chosen_own", "rejected_own"]
         rows = [torch.tensor(each[name]) for name in columns for each in examples]
-        batch[mask] = pad_sequence(rows, True).to(batch[mask])
+        batch[mask] = pad_sequence(rows, True).to(batch[mask])  # (episodes, tokens)
     return batch
 
 
@@ -333,7 +333,7 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
     return trainer
 
 
-class _Pairs(DPOTrainer):
+class _Pairs(DPOTrainer):  # -log sigmoid(beta (h(better) - h(worse))), h = log(p / p_ref)
     def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
         return dataset  # The rows are tokenized already.
 

@@ -32,14 +32,14 @@ _TURN = threading.Lock()
 _SPELLED = 5  # letters: a shorter word is near too many others
 
 _NONE: Numbers = np.empty(0, dtype=np.int64)
-_EPOCH = dt.date(1970, 1, 1).toordinal()
+_EPOCH = dt.date(1970, 1, 1).toordinal()  # ordinals count days from 0001-01-01, which is 1
 
 
 class _Scored(NamedTuple):
     """Positions and the points of each."""
 
-    positions: Numbers
-    points: Numbers
+    positions: Numbers  # (n,), ascending; best first after `_largest`
+    points: Numbers  # (n,), BM25 x 1e6; after `_ranked` times 2 x words, too
 
 
 class Inbox:
@@ -59,7 +59,7 @@ class Inbox:
         self._end = day_after * 24 * 60 * 60  # in seconds of Unix time
         self._size = int(mail.sent.searchsorted(self._end))
         length = mail.length[: self._size]
-        mean_length = float(length.sum()) / max(len(length), 1) or 1.0
+        mean_length = float(length.sum()) / max(len(length), 1) or 1.0  # in words; 1.0 avoids 0 / 0
         self._points: dict[tuple[int, ...], _Scored] = {}
         self._seen: dict[str, int | None] = {}  # the positions of hits by their message ids
         self._threads: dict[int, list[int]] = {}
@@ -108,7 +108,7 @@ class Inbox:
                 # A word that the vocabulary lacks is in no mail.
                 holders += [_NONE] * (len(by_stem) - len(scored))
                 candidates = reduce(np.intersect1d, holders)
-                points = np.zeros_like(candidates)
+                points = np.zeros_like(candidates)  # all equal, so that the newest come first
             masks: list[Mask] = []
             if sent_after is not None or sent_before is not None:
                 day, first = self._mail.day, (sent_after or dt.date.min).toordinal()
@@ -212,7 +212,7 @@ class Inbox:
     def _same(self, positions: list[int]) -> Mask:
         """Return a row for each position: which of the inbox's mails have the same content."""
         content = self._mail.content[: self._size]
-        return np.equal(content[positions, np.newaxis], content)
+        return np.equal(content[positions, np.newaxis], content)  # (positions, mails)
 
     def _best(self, candidates: Numbers, points: Numbers, count: int) -> _Scored:
         """Return the best candidates, as `_largest` does, but only the first of several copies."""
@@ -220,9 +220,9 @@ class Inbox:
         while True:
             _, firsts = np.unique(self._mail.content[best.positions], return_index=True)
             if len(firsts) >= count or fetched >= len(candidates):
-                firsts = np.sort(firsts)[:count]
+                firsts = np.sort(firsts)[:count]  # from the order of content back to that of points
                 return _Scored(best.positions[firsts], best.points[firsts])
-            best = _largest(candidates, points, fetched := 2 * fetched)
+            best = _largest(candidates, points, fetched := 2 * fetched)  # copies took places
 
     def _holding(self, stem: str) -> Numbers:
         """Return the positions of mails with a stem, or for `stem*` with words that begin so."""
@@ -242,14 +242,14 @@ class Inbox:
         postings = iter(self._mail.postings(listed) if listed else ())
         for term_ids in new:
             positions, frequency = _union([next(postings) for _ in term_ids])
-            holding = int(positions.searchsorted(self._size))
+            holding = int(positions.searchsorted(self._size))  # document frequency, no later mail
             inside = positions[:holding]
             # f (k1 + 1) / (f + k1 d) is (k1 + 1) / (1 + k1 d / f).
             damping = self._damping.take(inside) / frequency[:holding]
             idf = math.log(1 + (self._size - holding + 0.5) / (holding + 0.5))
             # Plus one point, so that a match counts, however common the word or long the mail.
             points = POINTS * (K1 + 1) * idf / (1 + damping) + 1
-            self._points[term_ids] = _Scored(inside, points.astype(np.int64))
+            self._points[term_ids] = _Scored(inside, points.astype(np.int64))  # floored, as in SQL
         return [self._points[each] for each in words]
 
     def _hits(
@@ -258,7 +258,7 @@ class Inbox:
     ) -> list[Hit]:  # fmt: skip
         """Return a hit for each mail of `best`; `holding` says which of them have each stem, and
         `terms` has the indexed forms of each stem, in all languages."""
-        whole = max(2 * POINTS * len(by_stem), 1)
+        whole = max(2 * POINTS * len(by_stem), 1)  # the scale of POINTS and of `_ranked`
         positions = best.positions.tolist()
         bulk = self._mail.bulk[best.positions].tolist()
         copies = self._same(positions).sum(axis=1).tolist()
@@ -283,12 +283,12 @@ class Inbox:
 def _ranked(scored: list[_Scored], count: int) -> _Scored:
     """Return the positions with one of the words, ascending, and their points."""
     if len(scored) == 1:
-        return _Scored(scored[0].positions, scored[0].points * (count + 1))
+        return _Scored(scored[0].positions, scored[0].points * (count + 1))  # words + 1 matched
     # Sorting a few ascending runs is quicker than adding into an array of the whole inbox.
     positions = np.concatenate([_NONE, *(each.positions for each in scored)])
     if not len(positions):
         return _Scored(_NONE, _NONE)
-    order = positions.argsort(kind="stable")
+    order = positions.argsort(kind="stable")  # timsort, which merges ascending runs
     positions = positions.take(order)
     is_first = np.empty(len(positions), dtype=np.bool_)
     is_first[0] = True
@@ -307,8 +307,8 @@ def _largest(candidates: Numbers, points: Numbers, count: int) -> _Scored:
     """Return the `count` candidates with most points, best first, the newest among equals."""
     if len(candidates) > 4 * count:
         parted = points.copy()  # mails below the last place's points can't be among the best
-        parted.partition(-count)
-        (enough,) = (points >= parted[-count]).nonzero()
+        parted.partition(-count)  # in linear time; the count-th largest is now at -count
+        (enough,) = (points >= parted[-count]).nonzero()  # ">=" keeps ties: the date decides
         candidates, points = candidates.take(enough), points.take(enough)
     # Positions ascend, so the reversed order has the newest first.
     order = points.argsort(kind="stable")[::-1][:count]
@@ -320,13 +320,13 @@ def _union(postings: list[Postings]) -> Postings:
     if len(postings) == 1:
         return postings[0]
     positions, places = np.unique(np.concatenate([at for at, _ in postings]), return_inverse=True)
-    frequency = np.zeros(len(positions))
+    frequency = np.zeros(len(positions))  # not sums: a word may be indexed in two languages
     np.maximum.at(frequency, places, np.concatenate([count for _, count in postings]))
     return positions, frequency
 
 
 def _among(positions: Numbers, ascending: Numbers) -> Mask:
-    if not len(ascending):
+    if not len(ascending):  # `take` can't clip to an empty array
         return np.zeros(len(positions), dtype=np.bool_)
     held: Mask = ascending.take(ascending.searchsorted(positions), mode="clip") == positions
     return held

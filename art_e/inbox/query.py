@@ -40,7 +40,7 @@ _TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?(?:"([^"]*)"|([({])|([^\s"(){}
 _UNKNOWN = re.compile(r"AROUND\Z|\+(?=[^\W\d_])")  # Gmail's, not supported
 _CLOSING = {"(": ")", "{": "}"}
 _OR = "OR must be between two terms: from:ann OR from:bob"
-_MOST_BRACKETS = 100
+_MOST_BRACKETS = 100  # `_read` and `passing` recurse once for each
 _PREFIX, _SHORTEST_PREFIX = re.compile(r"[^*]*[^\W_]\*"), 3
 _UNQUOTED = re.compile(r'\A(-?[A-Za-z_]+:)(?![({])(?!.*\sOR\s)([^"]*\s[^"]*)\Z')
 _DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
@@ -219,7 +219,7 @@ def day_of(text: str, today: dt.date) -> dt.date | None:
     if plain in ("today", "yesterday"):
         return today - dt.timedelta(plain == "yesterday")
     if (weekday := _place(plain.removeprefix("last "), calendar.day_name)) is not None:
-        return today - dt.timedelta((today.weekday() - weekday - 1) % 7 + 1)
+        return today - dt.timedelta((today.weekday() - weekday - 1) % 7 + 1)  # 1 to 7 days ago
     date = re.fullmatch(r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?|(\w+?)(?: (\d{4}))?", plain)
     if date is None:
         return None
@@ -248,7 +248,7 @@ def passing(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbe
     if name in ("and", "or", "not"):
         masks = [passing(each, mail, size, holding) for each in part.parts]
         combine = np.logical_and if name == "and" else np.logical_or
-        held: Mask = reduce(combine, masks, every == (name == "and"))
+        held: Mask = reduce(combine, masks, every == (name == "and"))  # neutral: True for "and"
         return ~held if name == "not" else held
     if name in ("from", "to", "cc"):
         is_own = value.casefold() == "me"
@@ -257,7 +257,7 @@ def passing(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbe
         return _holds_words(name, value, mail, every, holding)
     if name in ("after", "before", "on", "older_than", "newer_than"):
         day, bound = mail.day[:size], dt.date.fromisoformat(value).toordinal()
-        before: Mask = (day < bound) & (day > 0)
+        before: Mask = (day < bound) & (day > 0)  # day 0: without a date
         since: Mask = day == bound if name == "on" else day >= bound
         return before if name in ("before", "older_than") else since
     if name in ("has", "filename", "list"):
@@ -274,7 +274,7 @@ def _is_labelled(name: str, value: str, mail: Slice, every: Mask) -> Mask:
         return mail.bulk[: len(every)]
     is_read = (name, value) == ("is", "read")
     prefix = "category " if name == "category" else ""
-    label = f"{prefix}{'unread' if is_read else value.casefold()}/"
+    label = f"{prefix}{'unread' if is_read else value.casefold()}/"  # "work/" begins "work/2024/"
     labelled = mail.where(
         "labels",
         lambda held: any(f"{each.casefold()}/".startswith(label) for each in held),

@@ -12,8 +12,8 @@ from art_e.text import CLASSES
 SCHEMA_VERSION = "12"  # goes up when older files can't be read any more
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
-K1 = 1.2
-B = 0.75
+K1 = 1.2  # saturation: however frequent, a word counts less than K1 + 1 times its idf
+B = 0.75  # share of a mail's length in the damping: 0 ignores it, 1 counts it in full
 SUBJECT_WEIGHT = 2
 
 # Points are millionths of a BM25 score, summed as whole numbers, so that the order of addition

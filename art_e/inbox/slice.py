@@ -75,9 +75,9 @@ class _Parties(NamedTuple):
     positions: Numbers
     is_sender: Mask
     in_cc: Mask
-    places: Numbers
+    places: Numbers  # (parties,): indexes into `names` and `is_own`
     names: dict[str, list[tuple[int, str]]]
-    is_own: Mask
+    is_own: Mask  # (addresses,)
 
 
 class Slice:
@@ -98,7 +98,7 @@ class Slice:
         mail = execute(statement("slice", mine=self._mine, undated=UNDATED)).fetchnumpy()
         columns = [np.asarray(column, dtype=np.int64) for column in mail.values()]
         # `day` is the day's ordinal in the sender's own zone; 0 of a mail without a known date.
-        self.ids, self.length, self.sent, self.day, id_taken, self.content = columns
+        self.ids, self.length, self.sent, self.day, id_taken, self.content = columns  # (mails,)
         self.nbytes = self.ids.nbytes * 5
         # A message id belongs to the first mail of the slice that has it; later ones get another.
         renamed = statement("renamed", mine=self._mine)
@@ -211,8 +211,8 @@ class Slice:
         read = self._execute(statement("postings", condition=condition)).fetchnumpy()
         emails = np.asarray(read["email_id"])
         positions = self.ids.searchsorted(emails)
-        inside = positions < len(self.ids)
-        inside[inside] = self.ids[positions[inside]] == emails[inside]
+        inside = positions < len(self.ids)  # an id after the last mail has the position len(ids)
+        inside[inside] = self.ids[positions[inside]] == emails[inside]  # else another inbox's mail
         return (
             np.asarray(read["term_id"], dtype=np.int64)[inside],
             positions[inside],
@@ -226,7 +226,7 @@ class Slice:
             self._index = self._read_index(self._mine)
             rows = self._read_rows(range(len(self.ids)), self._mine)
             self._by_message_id = self._read_named("true", [])
-            bodies = enumerate(row[6] for row in rows)
+            bodies = enumerate(row[6] for row in rows)  # with the texts of attachments
             self.folded = {at: searchable(body) for at, body in bodies if not body.isascii()}
             self.nbytes += 3 * self._index[1].nbytes
             self.nbytes += sum(sum(map(len, row[5:8])) + _BYTES_A_ROW for row in rows)
@@ -261,7 +261,7 @@ class Slice:
         fits = parties.is_own if text is None else fits
         mask = np.zeros(len(self.ids), dtype=np.bool_)
         in_role = parties.in_cc if role == "cc" else parties.is_sender == (role == "from")
-        mask[parties.positions[fits[parties.places] & in_role]] = True
+        mask[parties.positions[fits[parties.places] & in_role]] = True  # addresses to mails
         return mask
 
     @cached_property

@@ -54,7 +54,7 @@ def cut_snippet(
     if own_end < best and (above := _best_start(text[:own_end], terms)) is not None:
         best = above
     # Begin a little before the first match.
-    start, limit = max(0, best - chars // 6), 2 * chars
+    start, limit = max(0, best - chars // 6), 2 * chars  # `limit` ends the search for a word start
     while start > 0 and not body[start - 1].isspace() and chars < limit:
         start, chars = start - 1, chars + 1
     end = start + chars + _FRAME_CHARS
@@ -88,10 +88,10 @@ def _best_start(text: str, terms: Sequence[str]) -> int | None:
     for place, stem in matches:
         count += not inside[stem]
         inside[stem] += 1
-        while place - matches[start][0] > _WINDOW:
+        while place - matches[start][0] > _WINDOW:  # linear: each match enters and leaves once
             left = matches[start][1]
             inside[left] -= 1
-            count -= not inside[left]
+            count -= not inside[left]  # its last place has left the window
             start += 1
         if count > best_count:
             best, best_count = matches[start][0], count

@@ -49,11 +49,11 @@ def threads_of(
         return []
     sql = statement("links", mine=mails, last=ids[-1], parties=parties, own=owner, days=DAYS)
     place_of = {email_id: place for place, email_id in enumerate(ids)}
-    first = list(range(len(ids)))
+    first = list(range(len(ids)))  # union-find: the parent of each index, a root its own
 
     def root(place: int) -> int:
         while first[place] != place:
-            first[place] = first[first[place]]
+            first[place] = first[first[place]]  # path halving keeps the trees flat
             place = first[place]
         return place
 

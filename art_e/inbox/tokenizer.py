@@ -34,11 +34,11 @@ MARKS = tuple(f"@{language}" for language in FUNCTION_WORDS)
 _NOT_ENGLISH = frozenset().union(*FUNCTION_WORDS.values())
 SAMPLE_CHARS = 600  # of a mail's beginning, from which its language is detected
 
-# A mail address in lower case; the bounds keep the time linear.
+# A mail address in lower case; the bounds (RFC 5321: 64, DNS: 63) keep the time linear.
 _LOCAL, _DOMAIN = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@", r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
 ADDRESS = _LOCAL + _DOMAIN
 
-WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
 UNSPACED = re.compile(f"{CLASSES['unspaced']}+")
 _ADDRESS = re.compile(ADDRESS)
 _LONGEST_CACHED = 200  # characters
@@ -108,7 +108,7 @@ def tokens(text: str) -> list[str]:
 def _pairs(word: str) -> list[str]:
     if len(word) < 3 or not is_unspaced(word):
         return [word]
-    return [word[at : at + 2] for at in range(len(word) - 1)]
+    return [word[at : at + 2] for at in range(len(word) - 1)]  # overlapping: n - 1 pairs
 
 
 def is_unspaced(word: str) -> bool:
@@ -132,7 +132,7 @@ def _addresses_in(piece: str) -> Sequence[str]:
     piece, hits = fold(piece), list[str]()
     end, at = 0, piece.find("@")
     while at >= 0:
-        start = max(end, at - 64, piece.rfind("@", 0, at) + 1)
+        start = max(end, at - 64, piece.rfind("@", 0, at) + 1)  # 64: the longest local part
         local = _LOCAL_PART.search(piece, start, at + 1)
         if local and (domain := _DOMAIN_NAME.match(piece, at + 1)):
             end = domain.end()
@@ -187,7 +187,7 @@ def forms(word: str) -> list[str]:
 
 
 def _is_latin(word: str) -> bool:
-    return len(word) > 2 and word.isalpha() and word[0] < "\u0250"
+    return len(word) > 2 and word.isalpha() and word[0] < "\u0250"  # Latin Extended-B ends
 
 
 def search_words(keywords: list[str]) -> list[str]:

@@ -76,7 +76,7 @@ class CallLimiter:
                 self._withheld, self._passed, released = self._withheld - 1, 0, 2
         except ProviderError as error:
             if error.kind == "rate-limit" and self._withheld < self._limit - 1:
-                self._withheld, released = self._withheld + 1, 0
+                self._withheld, released = self._withheld + 1, 0  # its slot is withheld
             raise
         finally:
             for _ in range(released):
@@ -103,7 +103,7 @@ def usage_of(response: Any) -> Usage | None:
         if type(count) is not int or not 0 <= count <= _MAX_TOKENS:
             raise ValueError("impossible usage")
     cached = min(cached, prompt)  # some providers report parts that exceed the whole
-    parts = min(reasoning, completion), min(writes, prompt - cached)
+    parts = min(reasoning, completion), min(writes, prompt - cached)  # read or written, not both
     return Usage(prompt, cached, completion, *parts)
 
 

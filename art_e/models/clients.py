@@ -211,7 +211,7 @@ async def _complete_with_ollama(
     output = request.get("max_tokens", MAX_OUTPUT_TOKENS)
     async with httpx.AsyncClient(base_url=address, timeout=timeout_s) as client:
         context, limit = _CONTEXT, await _context_length(client, sent["model"])
-        while context < chars / _MIN_CHARS + output:
+        while context < chars / _MIN_CHARS + output:  # in tokens; doubling makes reloads rare
             context *= 2
         context = min(context, limit)
         options = {"num_ctx": context, "num_predict": output}
@@ -220,7 +220,7 @@ async def _complete_with_ollama(
         body = {name: value for name, value in sent.items() if value is not None}
         message, last = await _stream_ollama(client, {**body, "options": options}, on_text)
     prompt, completion = last.get("prompt_eval_count", 0), last.get("eval_count", 0)
-    if prompt >= context or 0 < prompt < chars // _MAX_CHARS:
+    if prompt >= context or 0 < prompt < chars // _MAX_CHARS:  # fewer than any tokenizer makes
         part = f"{prompt:,} tokens of about {chars // 4:,}"
         why = f"Ollama cut the conversation: {part} reached the model, whose context is {limit:,}"
         raise PolicyError("context", f"{why}; use fewer turns, or another model")

@@ -86,8 +86,8 @@ class BatchedGenerator:
         checkpoint = self._checkpoint
         started = time.perf_counter()
         rows = [torch.tensor(each.ids) for each in batch]
-        inputs = pad_sequence(rows, True, self._config.pad_token_id, "left")
-        mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")
+        inputs = pad_sequence(rows, True, self._config.pad_token_id, "left")  # (batch, longest)
+        mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")  # 0: padding
         config = copy.deepcopy(self._config)
         config.max_new_tokens = max(each.limit for each in batch)
 

@@ -172,7 +172,7 @@ class Budget:
         Raises `PolicyError` of the kind "budget" if that could exceed the limit."""
         bound = self._price.max_cost(prompt_tokens, completion_tokens) if self._price else 0.0
         with self._lock:
-            in_sum = self._spent + self._reserved + Fraction(bound)
+            in_sum = self._spent + self._reserved + Fraction(bound)  # if all calls cost the maximum
             if self._limit is not None and in_sum > self._limit:
                 self.exhausted = True
                 pending = f" and ${float(self._reserved):.4f} under way" if self._reserved else ""

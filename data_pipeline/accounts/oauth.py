@@ -26,7 +26,7 @@ from art_e.storage import write_whole
 from art_e.text import toml_table
 
 _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
-_SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0
+_SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0  # for the person, for a request
 _BACK = "http://127.0.0.1:1"  # nothing listens there
 _URL = re.compile(r"(https?)://([\w.-]+)(?::\d+)?(?:/\S*)?")
 _TABLES = toml_table(__package__, "providers.toml")
@@ -103,14 +103,14 @@ def _by_code(grant: Grant) -> dict[str, Any]:
         note(f"to sign in, open {page} and enter the code {reply.get('user_code')}")
         reply = {"error": "authorization_pending"}
     while reply.get("error") in ("authorization_pending", "slow_down") and time.monotonic() < ends:
-        wait += 5 * (reply["error"] == "slow_down")
+        wait += 5 * (reply["error"] == "slow_down")  # RFC 8628: five seconds more
         time.sleep(wait)
         reply = grant.ask(grant_type=_DEVICE_CODE, device_code=str(code))
     return reply
 
 
 def _by_page(grant: Grant) -> dict[str, Any]:
-    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(16)
+    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(16)  # PKCE, CSRF
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
     query = {
         "client_id": grant.client_id, "scope": grant.scope, "state": state, "redirect_uri": _BACK,
@@ -150,7 +150,7 @@ def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
     with suppress(PolicyError):  # httpx raises it for a redirect once this process asked a model
         try:
             with httpx.stream("POST", url, data=fields, timeout=_TIMEOUT_S) as answer:
-                body = b"".join(itertools.islice(answer.iter_bytes(65_536), 16))
+                body = b"".join(itertools.islice(answer.iter_bytes(65_536), 16))  # 1 MiB at most
             if not answer.is_redirect:
                 return _BODY.validate_json(body)
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:

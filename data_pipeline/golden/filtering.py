@@ -327,7 +327,7 @@ def _quoted(text: str) -> str:
 
 _IN_BRACKETS = re.compile(r"<[^<>\s]{1,200}@[^<>\s]{1,200}>")
 _DIGITS_OF_ID = 8  # ids hold a time or a counter, so they have more digits than addresses
-# A handle of a mail in the generator's prompt, but not cubic metres: "how many m3", "40 m3".
+# A handle (m1 to m20) of the generator's prompt, but not cubic metres: "how many m3", "40 m3".
 _HANDLE = re.compile(r"(?<![\w.$/-])(?<!\d )(?<!many )(?<!per )m(?:1?[1-9]|[12]0)\b(?![/-])")
 
 
@@ -381,7 +381,7 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
     # Duplicates share an inbox or a gold mail, and also values and denial.
     originals: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)
     best_first = sorted(questions, key=lambda each: (each.answerable is False, natural(each.id)))
-    best_first.sort(key=lambda each: each.how_realistic or 0.0, reverse=True)
+    best_first.sort(key=lambda each: each.how_realistic or 0.0, reverse=True)  # stable for ties
     for question in best_first:
         text = _Text(question, gold.get(question.id, frozenset()))
         shared = (question.inbox_address, *sorted(text.gold))

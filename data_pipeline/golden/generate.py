@@ -155,13 +155,13 @@ def draw_mails(mails: Sequence[Mail], count: int, rng: random.Random) -> list[li
     """Draw up to `count` batches of mails in date order, without copies. Each batch is about one
     matter and starts in its own stretch of time. A thread is in at most one batch, with its
     `recent` mails."""
-    once = list({mail.content: mail for mail in reversed(mails)}.values())[::-1]
+    once = sorted({mail.content: mail for mail in reversed(mails)}.values())
     threads = [recent(thread) for thread in inboxes.threads_of(once)]
     total = sum(map(len, threads))
     stretches: list[list[int]] = [[] for _ in range(min(count, -(-total // BATCH_MAILS)))]
     before = 0
     for number, thread in enumerate(threads):
-        stretches[before * len(stretches) // total].append(number)
+        stretches[before * len(stretches) // total].append(number)  # equal in mails, not in days
         before += len(thread)
     matters: list[Set[str | int]] = []
     for thread in threads:

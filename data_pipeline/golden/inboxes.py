@@ -238,7 +238,7 @@ def draw(inboxes: Sequence[str], seed: int, targets: Counts) -> dict[str, Split]
 # training first, then from validation, and never from test. A gold mail that a test inbox quotes,
 # in full or around the answer, counts as mail of it; so does a repeated question with its answer.
 
-_SHINGLE_WORDS = 5
+_SHINGLE_WORDS = 5  # rarely equal by chance, yet an edit spoils only five shingles
 _PASSAGE_WORDS = 15
 Contents = Mapping[str, str]  # a phrase about each mail, by content digest
 # Drop a mail if a test inbox contains this share of its shingles (runs of words).

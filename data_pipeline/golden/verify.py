@@ -46,7 +46,7 @@ Excerpt = tuple[Email, dict[str, Any]]  # a mail, and what a prompt shows of it
 MAX_QUOTED_CHARS = 300  # of a model's text in a reason
 MAX_NEW_ANSWER_CHARS = 300  # a gold answer is a short fact
 MAX_RIVALS = 5  # best hits that are read for a question, copies of gold mails aside
-_MAX_COPIES = 20
+_MAX_COPIES = 20  # further hits that are fetched, because copies of gold mails drop out
 NOT_CHECKED = "not checked: "  # prefix of the reason of a check that failed to run; a kind follows
 
 # ---- The step.

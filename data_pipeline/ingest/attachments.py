@@ -177,7 +177,7 @@ def _zip(file: io.BytesIO) -> Iterator[str]:
 
 
 def _paragraphs(part: IO[bytes]) -> Iterator[str]:
-    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)  # entities could name files
     root = etree.parse(part, parser).getroot()
     etree.strip_elements(root, *_OFFICE["hidden"].split(), with_tail=False)
     for gap in root.iter("{*}tab", "{*}br", "{*}s", "{*}line-break"):

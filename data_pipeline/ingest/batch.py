@@ -39,7 +39,7 @@ from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import MAX_TEXT_CHARS, REST, parse_within
 from data_pipeline.ingest.records import Format, ParsedEmail, RawMessage, Skipped
 
-_DIGEST_BYTES = 16
+_DIGEST_BYTES = 16  # 128 bits: no two texts agree by chance
 
 
 def _type(name: str | list[str]) -> pa.DataType:
@@ -216,9 +216,9 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
     count = len(texts)
     in_turn = pa.array(itertools.chain(*zip(*texts, strict=True)), pa.large_string())
     token_lists = pc.ascii_split_whitespace(in_turn)
-    words_of_text = np.diff(token_lists.offsets.to_numpy())
+    words_of_text = np.diff(token_lists.offsets.to_numpy())  # (4 * count,): all subjects first
     encoded = token_lists.flatten().dictionary_encode()
-    word_ids = encoded.indices.to_numpy()
+    word_ids = encoded.indices.to_numpy()  # (tokens,): indexes into the distinct words
     # Arrow finds an empty word around leading and trailing blanks.
     all_surfaces = encoded.dictionary.to_pylist()
     is_word = np.fromiter((0 < len(word) <= MAX_WORD_CHARS for word in all_surfaces), dtype=bool)
@@ -229,13 +229,13 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
     stem_count = max(len(stemmed.dictionary), 1)
     stem_table = pa.table([np.arange(len(stemmed.dictionary)), stemmed.dictionary], schema=_STEMS)
 
-    rows = np.repeat(np.tile(np.arange(count), 4), words_of_text)
+    rows = np.repeat(np.tile(np.arange(count), 4), words_of_text)  # (tokens,): their mails
     times = np.repeat(np.repeat([SUBJECT_WEIGHT, 1, 1, 1], count), words_of_text)
-    times *= is_word[word_ids]
-    keys = np.repeat(rows * stem_count + stem_of_all[word_ids], times)
+    times *= is_word[word_ids]  # 0 times: noise is not indexed
+    keys = np.repeat(rows * stem_count + stem_of_all[word_ids], times)  # (mail, stem) as a number
     keys.sort(kind="stable")  # twice as fast, because the keys of each text are near each other
     starts = np.flatnonzero(np.concatenate(([len(keys) > 0], keys[1:] != keys[:-1])))
-    pairs, frequency = keys[starts], np.diff(starts, append=len(keys))
+    pairs, frequency = keys[starts], np.diff(starts, append=len(keys))  # lengths of runs
     postings = pa.table([pairs // stem_count, pairs % stem_count, frequency], names=_POSTINGS.names)
     postings = postings.cast(_POSTINGS)
     # The document length of BM25, without addresses: many recipients don't make a mail long.

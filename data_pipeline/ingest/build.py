@@ -248,7 +248,7 @@ class InboxBuild:
         counts = self._counts(read)
         self._run(_sql("meta"), [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)])
         self._run("CHECKPOINT inbox")
-        self._run("INSERT INTO meta VALUES ('complete', 'true')")
+        self._run("INSERT INTO meta VALUES ('complete', 'true')")  # once all else is on disk
         self._run("CHECKPOINT inbox")
         self._run("USE memory")
         self._run("DETACH inbox")
@@ -291,9 +291,9 @@ class InboxBuild:
 def put_in_place(new: Path, path: Path) -> None:
     """Move `new` to `path` once it is on the disk; only its owner may read it."""
     new.chmod(0o600)
-    _sync(new)
+    _sync(new)  # before the rename, or a crash could leave an empty file under the name
     new.replace(path)
-    _sync(path.parent)
+    _sync(path.parent)  # the rename itself
 
 
 def _sync(path: Path) -> None:

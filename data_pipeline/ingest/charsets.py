@@ -28,8 +28,8 @@ _JIS_PAIR = re.compile(rb"[!-~]{2}")
 # Bytes that `chardet` reads; Latin charsets that it tells from cp1252, and its minimum confidence.
 _SAMPLE, _LATIN, _MIN_CONFIDENCE = 4_000, ("cp1250", "cp1254"), 0.05
 _WESTERN = bytes(range(0x100)).decode("cp1252", "surrogateescape")
-_BAD_BYTES = {0xDC00 + byte: _WESTERN[byte] for byte in range(0x80, 0x100)}
-_BAD_BYTES |= {0xDC00 + byte: chr(byte) for byte in b"\x81\x8d\x8f\x90\x9d"}
+_BAD_BYTES = {0xDC00 + byte: _WESTERN[byte] for byte in range(0x80, 0x100)}  # surrogateescape's
+_BAD_BYTES |= {0xDC00 + byte: chr(byte) for byte in b"\x81\x8d\x8f\x90\x9d"}  # not in cp1252
 _AS_BYTES = {byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
 _AS_BYTES |= {ord(char): byte for byte, char in _BAD_BYTES.items()}
 # Two characters that result if UTF-8 is read as cp1252.
@@ -124,8 +124,8 @@ def _shift_jis(run: "re.Match[bytes]") -> bytes:
 
     def shifted(pair: "re.Match[bytes]") -> bytes:
         row, cell = pair[0]
-        lead = (row + 1) // 2 + (0x70 if row < 0x5F else 0xB0)
-        return bytes((lead, cell + (0x1F + (cell >= 0x60) if row % 2 else 0x7E)))
+        lead = (row + 1) // 2 + (0x70 if row < 0x5F else 0xB0)  # two rows of JIS share a lead byte
+        return bytes((lead, cell + (0x1F + (cell >= 0x60) if row % 2 else 0x7E)))  # skips 0x7F
 
     if run[0][1:3] == b"(I" or not run[1]:  # half-width kana
         return bytes(byte | 0x80 if byte > 0x20 else byte for byte in run[2])

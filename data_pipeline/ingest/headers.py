@@ -93,8 +93,8 @@ def unbase64(data: bytes) -> bytes:
 _PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
 # `a@x` or `Name <a@x>`; the name of a sender may have commas, as From is one mailbox.
 _ITEM = re.compile(rf"(?:([^<>@]*)(<))?\s*+({_PLAIN})\s*+(?(2)>\s*+)")
-_NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
-_LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')
+_NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")  # quoted names, comments, groups, domain literals
+_LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')  # possessive: it can't backtrack
 _NO_NAME = re.compile(r"@|^/|:")
 _DIRT = re.compile(r"[\s\x00-\x20\x7f-\xa0<>\"]+")
 _LONGEST_GRAMMAR = 200_000  # `email.utils` is too slow for longer values: addresses are picked out
@@ -206,7 +206,7 @@ def _clean_name(name: str) -> str:
 _PLAUSIBLE_YEARS = range(1981, 2101)  # earlier dates come from clocks that were never set
 _POSSIBLE_YEARS = range(1970, 2101)  # accepts placeholders such as 1979 if no date is better
 
-_FURTHEST_ZONE = dt.timedelta(hours=14)
+_FURTHEST_ZONE = dt.timedelta(hours=14)  # UTC+14, the zone of Kiribati's Line Islands
 _END_OF_DAY = dt.timedelta(days=1, seconds=-1)
 _COMMENT = re.compile(r"\([^()]*\)")
 _NUMBERS = [re.compile(form) for form in SPELLINGS["dates"].values()]
@@ -219,7 +219,7 @@ _ARRIVALS = ("delivery-date", "x-originalarrivaltime", "resent-date")
 
 def parse_date(text: str) -> dt.datetime | None:
     """Return the date in `text`, if any, in its zone; UTC if the zone is missing or over 14 h."""
-    text = text.strip()[:200]
+    text = text.strip()[:200]  # characters; a hostile value may have a million
     with contextlib.suppress(ValueError):
         if plain := _PLAIN_DATE.fullmatch(text):
             day, month, year, time, zone = plain.groups()
@@ -283,7 +283,7 @@ def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datet
     today = dt.datetime.now(dt.UTC) + _CLOCKS_DIFFER
     received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
     dates = [each for each in received if each and each.year in _PLAUSIBLE_YEARS and each < today]
-    latest = dates[0] + _CLOCKS_DIFFER if dates else today
+    latest = dates[0] + _CLOCKS_DIFFER if dates else today  # servers add Received on top
     if date and date.year in _PLAUSIBLE_YEARS and date < latest:
         return date
     arrived = map(parse_date, map(headers.first, _ARRIVALS))
@@ -321,7 +321,7 @@ _WORD = re.compile(
 )
 _BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{0,60}\?[bBqQ]\?)")
 
-# The first part of a container whose header doesn't name the boundary.
+# The first part of a container whose header doesn't name the boundary (RFC 2046: up to 70 long).
 _BOUNDARY = re.compile(rb'^--([^\r\n"\\]{0,69}[!-~])[ \t]*+\r?\n(?=content-)', re.I | re.MULTILINE)
 
 _ENCODING = "content-transfer-encoding"

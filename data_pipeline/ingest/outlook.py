@@ -17,7 +17,7 @@ from striprtf.striprtf import rtf_to_text
 from data_pipeline.ingest.charsets import decode_bytes
 
 MAGIC = bytes.fromhex("d0cf11e0a1b11ae1")
-_NTFS_EPOCH, _LAST_TICK = dt.datetime(1601, 1, 1, tzinfo=dt.UTC), 26 * 10**17
+_NTFS_EPOCH, _LAST_TICK = dt.datetime(1601, 1, 1, tzinfo=dt.UTC), 26 * 10**17  # ticks: 100 ns
 # MIME fields of the original headers, which are replaced because the parts are written again.
 _MIME_FIELD = re.compile(r"^(?:content-[\w-]+|mime-version):.*\n(?:[ \t].*\n)*", re.I | re.M)
 _TABLE, _INNER = "__properties_version1.0", "__substg1.0_3701000D/"

@@ -43,7 +43,7 @@ REST = f"\n[Longer than {MAX_TEXT_CHARS:,} characters: the rest is left out]"
 # ---- HTML mail as readable text, and telling HTML from text that only mentions tags.
 
 # Beyond these, tags are only stripped. libxml2 drops elements at a depth over 256.
-_LONGEST_LAYOUT, _DEEPEST_LAYOUT = 1_000_000, 100
+_LONGEST_LAYOUT, _DEEPEST_LAYOUT = 1_000_000, 100  # characters, nested elements
 
 _CELL_GAP = "\ue000"  # private use: survives the layout's collapsing of white space
 _INLINE, _TABLE_TAGS = SPELLINGS["html"]["inline"].split(), SPELLINGS["tables"]
@@ -67,7 +67,7 @@ _DOCUMENT_START = re.compile(
 _INNER_START = re.compile(r"^[ \t]*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.MULTILINE)
 # Minimum tags of a document inside a text; minimum tags, and their share, of a text made of tags.
 _INNER_TAGS, _MIN_TAGS, _TAG_SHARE = 20, 5, 0.4
-_LINES_PER_BLOCK = 4
+_LINES_PER_BLOCK = 4  # with more lines per block tag, the line ends are the author's
 
 
 def html_to_text(source: str) -> str:
@@ -270,7 +270,7 @@ def _span(start: str, zone: str, end: str, duration: str) -> str:
 
 # ---- The body of a message: one text from a tree of MIME parts.
 
-_DEEPEST_PART = 20
+_DEEPEST_PART = 20  # a hostile mail nests thousands, and `_texts` recurses
 _META = re.compile(
     rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding) *= *[\"']?(?!utf-?16)([\w.:-]{2,40})",
     re.IGNORECASE,
@@ -489,7 +489,7 @@ def _limited() -> Iterator[None]:
         raise _TooSlowError
 
     before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, records.CPU_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, records.CPU_SECONDS)  # CPU time: other load doesn't count
     try:
         with records.limited_memory():
             yield
@@ -611,5 +611,5 @@ def _clean_message_id(value: str) -> str:
 def derived_message_id(sent: dt.datetime | None, sender: Mailbox, subject: str, body: str) -> str:
     """Return a stable id: a hash of date, sender (address, else name), subject and body."""
     date = sent.isoformat() if sent else ""
-    content = "\0".join((date, sender.address or sender.name, subject, body))
+    content = "\0".join((date, sender.address or sender.name, subject, body))  # fields have no "\0"
     return f"<{hashlib.sha256(content.encode()).hexdigest()[:32]}@derived.art-e.invalid>"

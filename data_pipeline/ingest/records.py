@@ -19,7 +19,7 @@ LARGEST_FILE = 20_000_000  # bytes of an attached file that is stored and read
 CPU_SECONDS, ATTACHMENT_SECONDS = 20.0, 10.0
 # Memory that a message may add to this process; attachments are read in their own process.
 MEMORY_BYTES = 370_000_000
-_MEMORY_NOW, _DATA_FIELD = Path("/proc/self/statm"), 5  # of Linux
+_MEMORY_NOW, _DATA_FIELD = Path("/proc/self/statm"), 5  # of Linux; field 5: data and stack pages
 
 
 class RawMessage(NamedTuple):

@@ -284,7 +284,7 @@ _DATED, *_UNDATED = (re.compile(form.encode()) for form in PROGRAMS["separators"
 _DAYS = frozenset("Mon Tue Wed Thu Fri Sat Sun".split())
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
-_LONGEST_READ, _LONGEST_HEADERS = 1 << 20, 1 << 18
+_LONGEST_READ, _LONGEST_HEADERS = 1 << 20, 1 << 18  # bytes of a line, of a header block
 _MMDF = b"\1\1\1\1"  # the line before and after each message of MMDF
 _LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,8})\s*$", re.IGNORECASE | re.MULTILINE)
 # UW-IMAP and Pine keep internal data in the first message of a mailbox.

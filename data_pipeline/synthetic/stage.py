@@ -270,7 +270,7 @@ class Stage:
         text, subjects = self._question(bank, slots)
         mails = [fact.mail for fact in evidence]
         last = max(mails, key=lambda mail: mail.minute)
-        query_date = last.utc_date + dt.timedelta(int(self.rng.random() ** 2 * 45))
+        query_date = last.utc_date + dt.timedelta(int(self.rng.random() ** 2 * 45))  # mostly soon
         if until is not None:
             query_date = min(query_date, until.utc_date - dt.timedelta(1))
         question = Question(
@@ -306,7 +306,7 @@ class Stage:
         facts, total = sorted(facts, key=lambda fact: fact.mail.minute), len(facts)
         upto = total if self.rng.random() < 0.6 else self.rng.randrange(2, total + 1)
         while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
-            upto += 1
+            upto += 1  # a query date can't fall between two mails of one day
         until = facts[upto].mail if upto < total else None
         self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
 

@@ -128,9 +128,9 @@ def date_answer(day: dt.date) -> str:
 
 # ---- Names and people, made on demand from their numbers.
 
-_CAPS = (8, 6, 5, 4, 3, 2)
+_CAPS = (8, 6, 5, 4, 3, 2)  # phrases of a bank, tried from the richest
 _PLAIN = str.maketrans({"ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "ß": "ss", "ı": "i"})
-_OFFSETS = (-480, -480, -420, -360, -360, -300, -300, 0, 60, 60, 120, 330, 540)
+_OFFSETS = (-480, -480, -420, -360, -360, -300, -300, 0, 60, 60, 120, 330, 540)  # minutes
 _FREE_HOSTS = ("postbox.example", "mailhive.example", "quickmail.example", "homenet.example")
 
 
@@ -150,7 +150,7 @@ class Pairs:
         self._step = next(k for k in range(7, 7 + size) if math.gcd(len(first) * k + 1, size) == 1)
 
     def __getitem__(self, index: int) -> tuple[str, str]:
-        turn, at = divmod(index, len(self.first))
+        turn, at = divmod(index, len(self.first))  # a turn shifts `second`, coprime to its size
         return self.first[at], self.second[(index * self._step + turn) % len(self.second)]
 
 

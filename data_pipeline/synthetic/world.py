@@ -71,7 +71,7 @@ class World:
         self._key += f"/{config.stories}" if config.stories else ""
         # Owners are people 0 .. owners-1; staff (owners among them) 0 .. staff-1.
         owners, staff = min(40, max(8, int(10 * (size / 5000) ** 0.3))), 40 + int(4 * size**0.5)
-        weights = [(rank + 1) ** -0.8 for rank in range(owners)]
+        weights = [(rank + 1) ** -0.8 for rank in range(owners)]  # Zipf-like: a few get most mail
         # Stories grow slower than mail: a big company has more noise per fact.
         stories = round(140 * (size / 5000) ** (1.0 if size <= 5000 else 0.75))
         stories = stories * 3 // 2 if config.short else stories
@@ -222,10 +222,10 @@ class Chatter:
     def thread(self, number: int, offset: int) -> tuple[Random, list[Draft]]:
         rng = Random(f"{self._seed}/chatter/{number}")
         kind = rng.random()
-        minute = workday(offset).toordinal() * 1440 + rng.randrange(470, 1130)
+        minute = workday(offset).toordinal() * 1440 + rng.randrange(470, 1130)  # 7:50 to 18:49
         if kind >= 0.075 or self._company.plain:
             return rng, self._talk(rng, minute)
-        announce = self._newsletter if kind < 0.06 else self._all_hands
+        announce = self._newsletter if kind < 0.06 else self._all_hands  # 6 % and 1.5 % of threads
         return rng, [announce(rng, minute)]
 
     def _somebody(self, rng: Random) -> Person:
@@ -238,7 +238,7 @@ class Chatter:
     def _near(self, rng: Random, person: Person, count: int) -> list[Person]:
         staff, chosen = self._company.staff, [person]
         while len(chosen) <= count:
-            step = 1 + int(rng.random() * 24) * 5
+            step = 1 + int(rng.random() * 24) * 5  # a circle of at most 24 correspondents
             other = staff[(person.number * 3 + step) % len(staff)]
             if other not in chosen:
                 chosen.append(other)
@@ -258,12 +258,12 @@ class Chatter:
         slots = self._slots(rng)
         topic = self._topics[int(rng.random() * len(self._topics))]
         central = self._somebody(rng)
-        others = self._near(rng, central, 1 + int(rng.random() ** 3 * 5))
+        others = self._near(rng, central, 1 + int(rng.random() ** 3 * 5))  # 1 to 5, mostly 1
         sender, to = (central, others) if rng.random() < 0.45 else (others[0], [central])
         cc = others[1:] if sender is not central else []
         subject = pick(rng, topic["subject"]).format_map(slots)
         drafts: list[Draft] = []
-        for turn in range(1 + int(rng.random() ** 2 * 4)):
+        for turn in range(1 + int(rng.random() ** 2 * 4)):  # 1 to 4 mails; half the threads have 1
             first = turn == 0
             lines = [pick(rng, topic["open" if first else "reply"]).format_map(slots)]
             if not company.short and rng.random() < (0.55 if first else 0.25):
@@ -285,7 +285,7 @@ class Chatter:
                         draft.attachment = f"{str(slots['thing']).replace(' ', '_')}.{ending}"
                     if rng.random() < 0.02:
                         draft.bcc = tuple(self._near(rng, sender, 1))
-            minute = draft.minute + int(10 + rng.random() ** 3 * 2000)
+            minute = draft.minute + int(10 + rng.random() ** 3 * 2000)  # up to 33 hours later
             last, sender = sender, to[int(rng.random() * len(to))]
             to = [last, *(person for person in to if person is not sender and rng.random() < 0.8)]
         return drafts
@@ -380,7 +380,7 @@ def attacks() -> Iterator[Attack]:
 
 
 def _shape(answer: str) -> str:
-    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", answer))
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", answer))  # "Room 12" becomes "a 0"
 
 
 def _drafts(

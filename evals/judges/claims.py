@@ -112,7 +112,7 @@ def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
     year, month = (a or b for a, b in pairs[:2])
     if near is None or one.key[0] == other.key[0] or not year:
         return False
-    return bool(abs(12 * (year - near.year) + (month or 6) - near.month) > 9)
+    return bool(abs(12 * (year - near.year) + (month or 6) - near.month) > 9)  # in months
 
 
 def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:

@@ -236,7 +236,7 @@ def rogan_gladen(share: Estimate, answered: float, counts: ErrorCounts) -> Estim
     hits, slips = counts.right_as_right, counts.wrong_as_right
     if hits * counts.wrong <= slips * counts.right:  # tpr <= fpr
         return UNKNOWN
-    tpr, fpr = hits / counts.right, slips / counts.wrong
+    tpr, fpr = hits / counts.right, slips / counts.wrong  # sensitivity, 1 - specificity
     true = (share["value"] - fpr * answered) / (tpr - fpr)
     # (tpr - fpr) d true = d share - true d tpr - (answered - true) d fpr
     errors = (share["high"] - share["low"]) / 2, true * _error(hits, counts.right)
@@ -248,5 +248,5 @@ def rogan_gladen(share: Estimate, answered: float, counts: ErrorCounts) -> Estim
 def _error(hits: int, n: int) -> float:
     """Return half the width of a rate's interval by Jeffreys' posterior, Beta(hits + 1/2,
     n - hits + 1/2), with variance rate (1 - rate) / (n + 2); it is positive even without hits."""
-    rate = (hits + 0.5) / (n + 1)
+    rate = (hits + 0.5) / (n + 1)  # the posterior's mean
     return NORMAL * sqrt(rate * (1 - rate) / (n + 2))

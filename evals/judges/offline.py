@@ -102,7 +102,7 @@ class OfflineJudge(RuleJudge):
 # Faults of an answer and their weights; "bias" is the log-odds of an answer without faults.
 _LINES = (line.split(" ", 1) for line in claims.phrases("weight"))
 WEIGHTS = {fault: float(weight) for weight, fault in _LINES}
-UNSURE = (0.13, 0.87)  # the judge is unsure between these scores
+UNSURE = (0.13, 0.87)  # the judge is unsure between these scores, log-odds of +-1.9
 
 _PARTS, _PREPOSITION, _OR, _BRACKETS = map(
     claims.pattern, ("divider", "preposition", "alternative", "brackets")
@@ -322,7 +322,7 @@ class F1Judge(RuleJudge):
 
 def f1(answer: Sequence[str], gold: Sequence[str]) -> float:
     """Return F1, the harmonic mean 2 P R / (P + R) of precision and recall, over words."""
-    hits = (Counter(answer) & Counter(gold)).total()
+    hits = (Counter(answer) & Counter(gold)).total()  # repeats count
     return 2 * hits / (len(answer) + len(gold)) if hits else 0.0
 
 

@@ -139,10 +139,10 @@ class DotChart(Chart):
     series: tuple[str, ...] = ()
 
     def _plot(self, axes: "Axes") -> float:
-        at, texts = 0.0, {}
+        at, texts = 0.0, {}  # at: distance from the top, in lines
         for row in self.rows:
             label = f"{shorten(row.label)} (published)" if row.published else shorten(row.label)
-            across = axes.get_yaxis_transform()
+            across = axes.get_yaxis_transform()  # x in widths of the plot, y in lines
             ink = MUTED if row.published else INK
             axes.text(0, at, label, color=ink, va="center", transform=across)
             for mark, colour in zip(row.marks, SERIES, strict=False):
@@ -158,7 +158,7 @@ class DotChart(Chart):
             at += 1.5
         for name, colour in zip(self.series, SERIES, strict=False):
             axes.plot([], [], "o", color=colour, label=shorten(name, 40))
-        axes.set_ylim(at, -1)
+        axes.set_ylim(at, -1)  # upside down: the first row is at the top
         axes.yaxis.tick_right()
         axes.set_yticks(list(texts), list(texts.values()))
         marks = [mark for row in self.rows for mark in row.marks]
@@ -183,7 +183,7 @@ class ScatterChart(DotChart):
     def _plot(self, axes: "Axes") -> float:
         paid = [row.marks[0].value for row in self.rows if row.marks[0].value] or [1.0]
         lowest, highest = math.floor(math.log10(min(paid))), math.ceil(math.log10(max(paid)) + 0.1)
-        free = 10.0 ** (lowest - 1)
+        free = 10.0 ** (lowest - 1)  # place of $0, a decade below the others
         for number, row in enumerate(self.rows):
             (cost, mark), colour = row.marks, SERIES[number % len(SERIES)]
             axes.errorbar(

@@ -162,7 +162,7 @@ TRAINED, O3, UNTRAINED = map(_MODELS.__getitem__, ("trained", "o3", "untrained")
 
 def accuracy(published: Published) -> Estimate:
     """Return the published share, with the interval implied by 100 questions."""
-    sample = Sample(["published"] * 100, [str(each) for each in range(100)])
+    sample = Sample(["published"] * 100, [str(each) for each in range(100)])  # Wilson's interval
     return sample.share([each < round(100 * published.accuracy) for each in range(100)])
 
 
@@ -421,7 +421,7 @@ def _marks(figures: Mapping[str, Any], names: Sequence[str]) -> tuple[Mark, ...]
     for name in names:
         value, low, high = (figures[name][part] for part in ("value", "low", "high"))
         if is_range := "range" in figures[name]:
-            value = (low + high) / 2
+            value = (low + high) / 2  # anchors the error bar, which has no dot
         text = "not known" if value is None else COLUMNS[name].form(figures[name]).line
         marks.append(Mark(value, text, low, high, is_range))
     return tuple(marks)
