@@ -227,8 +227,7 @@ def plain(lines: Sequence[str]) -> list[str]:
 
 
 def excerpt(lines: Sequence[str], matches: Sequence[str], chars: int) -> str:
-    """Return the stretch of about `chars` characters with the most `matches`, preceded by the
-    opening of the mail's own text."""
+    """Return the mail's opening and about `chars` characters with the most `matches`."""
     snippet = cut_snippet(" ".join(plain(lines)), stems(list(matches)), chars=chars)
     opening = cut_line(" ".join(plain(lines[: _own_end(lines)])), OPENING_CHARS)
     return f"{opening} {snippet}" if opening and snippet.startswith("...") else snippet

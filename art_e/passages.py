@@ -159,8 +159,7 @@ def person_asked_for(question: str) -> str:
 
 
 class _Query:
-    """A question and the hits of its search: its stems with their weights, its names, and the kind
-    of value that it asks for."""
+    """A question and its hits: stems with their weights, names, and the kind of value asked for."""
 
     def __init__(self, question: str, hits: Sequence[dict[str, Any]]) -> None:
         missing = Counter(stem for hit in hits for stem in {*stems(list(hit.get("missing", ())))})

@@ -53,8 +53,7 @@ class AppendLog:
         self._file.close()
 
     def append(self, line: str) -> None:
-        """Append `line` with API keys redacted, and fsync. A lone surrogate becomes the JSON escape
-        that it may have come from."""
+        """Append `line`, with API keys redacted, and fsync. Lone surrogates become JSON escapes."""
         self._file.write(without_keys(line).encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace as with_fields
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -227,7 +227,6 @@ def read_sources(
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
     if source_format == "imap":
         infers = not all(state.owner for state in spool.load_states(path))
-    choose = partial(_choose_owner, owner) if infers else lambda _: None
     with contextlib.ExitStack() as stack:
         # The bar starts a thread, so open it after the workers: they are forked without threads.
         bar = cache(lambda: stack.enter_context(output.progress("mails", limit or size)))
@@ -236,6 +235,10 @@ def read_sources(
             if output.interrupted():
                 raise KeyboardInterrupt
             bar()(count)
+
+        def choose(owners: Sequence[build.LikelyOwner]) -> str | None:
+            stack.close()  # or the bar would go on beside the question
+            return _choose_owner(owner, owners) if infers else None
 
         report = build.ingest(
             opened, path, choose_owner=choose, append=append, limit=limit, on_progress=on_progress

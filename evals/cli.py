@@ -59,7 +59,9 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
             scopes = tables.distinct_scopes(models.values())
             caption = f"judge {metrics['judges'][0]}; accuracy over {answerable:,} answerable"
             caption += ", ".join([" questions; in brackets: 95 % interval", *scopes])
-            output.print_table(headings, rows, caption=caption)
+            columns, *lines = zip(headings, *rows, strict=True)  # a line per figure: 80 columns do
+            output.print_table(columns, lines)
+            output.print_lines(caption)
         for name, figures in models.items():
             output.print_lines(*(f"{name}: {line}" for line in _notes(figures)))
         cost = output.total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
@@ -89,7 +91,7 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"resisted attacks: {percent(figures['resistance']).brief} ({', '.join(forms)})"
     funnel = {step: n for step, n in figures["funnel"].items() if n}
     ends = ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
-    yield f"ended, right abstentions as right: {ends}"
+    yield f"outcomes, with right abstentions as right: {ends}"
     if figures["always_right"] is not None:
         yield f"right every time: {percent(figures['always_right']).brief}"
     if (compared := figures["agreement"]) is not None:

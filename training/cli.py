@@ -72,26 +72,24 @@ def plan(
     if as_json:
         print_json(dataclasses.asdict(planned))
         return
+    hours = (f"{part} {rough(value)}" for part, value in planned.hours.items())
     print_lines(
-        f"{planned.recipe} on {gpus} x {gpu}: {planned.parameters / 1e9:.3g} billion weights,"
-        f" {rough(planned.trained_parameters / 1e6)} million trained"
+        f"{planned.recipe} {'does not fit' if planned.faults else 'fits'} on {gpus} x {gpu}:"
+        f" {planned.parameters / 1e9:.3g} billion weights,"
+        f" {rough(planned.trained_parameters / 1e6)} million trained",
+        f"hours: {', '.join(hours)}; {rough(planned.batch_seconds)} s a batch;"
+        f" ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}"
+        + (f", {chosen.runs} runs in all" if chosen.runs > 1 else ""),
+        *map(fee_line, planned.judges),
     )
     for phase, sizes in planned.memory.items():
         parts = ", ".join(f"{part} {rough(size / 1e9)}" for part, size in sizes.items())
         total, room = sum(sizes.values()) / 1e9, GPUS[gpu].gib * 2**30 / 1e9
         print_lines(f"GB when {phase}: {parts}; {rough(total)} of {rough(room)}")
     tokens = f"whole episodes of {chosen.episode.episode_tokens:,} tokens"
-    hours = (f"{part} {rough(value)}" for part, value in planned.hours.items())
-    print_lines(
-        f"keys and values have room for {rough(int(planned.room))} {tokens}",
-        f"hours: {', '.join(hours)}; {rough(planned.batch_seconds)} s a batch;"
-        f" ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}"
-        + (f", {chosen.runs} runs in all" if chosen.runs > 1 else ""),
-        *map(fee_line, planned.judges),
-        *NOTES,
-        *(f"it does not fit: {fault}" for fault in planned.faults),
-        "change grpo.micro_batch, grpo.vllm.memory or --gpu" if planned.faults else "it fits",
-    )
+    faults = [f"it does not fit: {fault}" for fault in planned.faults]
+    faults += ["change grpo.micro_batch, grpo.vllm.memory or --gpu"] * (faults != [])
+    print_lines(f"the KV cache holds {rough(int(planned.room))} {tokens}", *NOTES, *faults)
 
 
 def rough(value: float) -> str:

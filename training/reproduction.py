@@ -208,7 +208,7 @@ def reproduce(
     paths = (str(folder / name) if until == "report" else None for name in (REPORT, FIGURES))
     report, figures = paths
     if dry_run:
-        _show(chosen, chain, left, missing, report, as_json)
+        _show(chosen, folder, chain, left, missing, report, as_json)
         return
     if missing:
         raise UserError(f"{'; '.join(missing)}. --until STAGE stops before they are needed")
@@ -252,14 +252,15 @@ def _missing(profile: Profile, left: list[Command]) -> list[str]:
 
 
 def _show(
-    profile: Profile, chain: list[Command], left: list[Command], missing: list[str],
-    report: str | None, as_json: bool,
+    profile: Profile, folder: Path, chain: list[Command], left: list[Command],
+    missing: list[str], report: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     training = plan(profile.training, profile.gpu) if profile.gpu else None
     if as_json:
         rows = [{**each._asdict(), "command": each.line, "left": each in left} for each in chain]
         print_json({"steps": rows, "plan": training and asdict(training), "missing": missing})
         return
+    print_line(f"# in {folder}:")
     for command in chain:
         line = command.line.replace(" synthetic:", " \\\nsynthetic:")  # nano has 14 sources
         print_lines(*(line if command in left else f"{line}  # done").splitlines())

@@ -143,8 +143,7 @@ class ChatTokens:
 
 
 class Turn(NamedTuple):
-    """The tokens sampled after a prompt, with the end token if reached, and their log-probabilities
-    if the engine returns them."""
+    """Tokens sampled after a prompt, any end token included; log-probabilities if known."""
 
     ids: list[int]
     logprobs: list[float] | None

@@ -55,7 +55,7 @@ def _step(
         yield file, golden, folder
         later = golden.save(folder)
     if later:
-        output.note(f"{step} was run again; run again, too: {', '.join(later)}")
+        output.note(f"{step} has changed the set; run again: {', '.join(later)}")
     record: dict[str, Any] = golden.manifest["steps"][step]
     if as_json:
         output.print_json({"set": str(folder), "step": step, **record})
@@ -248,9 +248,10 @@ def split_command(
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
     share = f"({quoted / max(learned, 1):.1%}) have 80% or more of their text in test mail"
-    output.note(f"{quoted:,} of {output.plural(learned, 'gold mail')} of other splits {share}")
+    gold = output.plural(learned, "gold mail")
+    output.note(f"leakage: {quoted:,} of {gold} of other splits {share}")
     inboxes: dict[str, int] = record["inboxes"]
-    origins = {"generate": "as generate drew them", "rows": "as in the rows"}
+    origins = {"generate": "as generate drew them", "rows": "as the rows say"}
     origin = origins.get(record["splits_from"], f"drawn by seed {seed}")
     output.note(f"{output.plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
 

@@ -111,8 +111,7 @@ class Stage:
         return FactValue(person.full, person.full if full else f"{person.nick} {person.family}")
 
     def say(self, bank: str, **slots: Slot | Person) -> str:
-        """Draw a phrase of the bank and fill its slots; others are ignored. `{x_cap}` is slot `x`
-        with a capital first letter."""
+        """Draw a phrase of the bank and fill its slots; `{x_cap}` is slot `x`, capitalized."""
         names, filled = wording.slots_of(self.plan.kind, bank), dict[str, str]()
         for name, slot in slots.items():
             if name in names:

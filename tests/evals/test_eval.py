@@ -122,9 +122,9 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         "--judge", "offline", "--judge", "f1",
     )  # fmt: skip
     result = offline(*options, "--out", tmp_path / "run")
-    assert re.search(r"offline +│ +8 ", result.stdout)
+    assert re.search(r"n +│ +8 ", result.stdout)
     assert re.search("judge offline/9; accuracy over [1-4] answerable questions", result.stdout)
-    assert "offline: ended, right abstentions as right: " in result.stdout
+    assert "offline: outcomes, with right abstentions as right: " in result.stdout
     for line in ("right every time: ", "the judges agree on ", "8 episodes, $"):
         assert line in result.stdout
     for trajectory in episodes_of(tmp_path / "run"):
@@ -161,8 +161,8 @@ def test_failed_question_is_counted_but_not_measured(run: Any) -> None:
     [failed] = [each for each in episodes_of(Path(json_of(result)["run"])) if each.error]
     assert (failed.question_id, failed.verdict) == (FAILING.id, None)
     text = run("-m", "offline").stdout
-    [row] = [line for line in text.splitlines() if line.startswith("│ openai/o3")]
-    assert row.split()[-2] == f"${1000 * COST:.2f}"
+    [costs] = [line for line in text.splitlines() if line.startswith("│ Cost per 1,000")]
+    assert sorted(costs.split()[5::2]) == ["$0.00", f"${1000 * COST:.2f}"]
     for line in ("not measured: 1 (request 1): openai/o3: ", "answered by scripted\n"):
         assert f"openai/o3: {line}" in text
     assert "retries 0, 1 at a time" in text

@@ -62,7 +62,7 @@ def test_steps_print_counts_and_next(art_e: Run, db: Path, golden: Path, tmp_pat
     assert "dropped: leak-test-inbox" in split.stdout
     # A rerun undoes later steps, and starts from the rows of the step before.
     again = art_e("golden", "filter", *at, "--min-realism", 0.6)
-    assert "filter was run again; run again, too: split" in again.stderr
+    assert "filter has changed the set; run again: split" in again.stderr
     assert "kept 3 of 3" in again.stdout
     stats = art_e("golden", "stats", golden)
     assert "3 rows, 0 rejected" in stats.stdout
