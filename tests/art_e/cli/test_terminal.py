@@ -18,6 +18,7 @@ from art_e.runs import list_runs
 from tests.art_e.cli.conftest import QUESTION
 from tests.builders import WAIT_S, answer, call, make_inbox, message, raw, read, search
 from tests.command_line import ANN, BOB, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
+from tests.formats import write_maildir
 from tests.processes import at_terminal, on_terminal, sent
 from tests.provider import openai, rate_limited, says
 
@@ -163,3 +164,19 @@ def test_lines_break_at_spaces_only(home: Path, tmp_path: Path) -> None:
     first, *rest = lines("search", "landlord")
     assert first.startswith(" 1. 2020-01-06  Ann Alder") and len(rest) > 3
     assert all(each.startswith("    ") and cell_len(each) <= 40 for each in rest)
+
+
+def test_ingest_asks_for_the_owner_without_a_bar(tmp_path: Path) -> None:
+    mail = write_maildir(tmp_path, [raw(f"{n}@t", to=ANN).data for n in range(6)])
+    words = ["ingest", mail, "--db", tmp_path / "inbox.duckdb"]
+    with at_terminal(words, {"ART_E_HOME": str(tmp_path)}) as (process, terminal):
+        printed = b""
+        while b"[y]es [n]o\r\n" not in printed:
+            printed += os.read(terminal, 65_536)
+        assert f"is this the mail of {ANN} (6 mails)?" in printed.decode()
+        assert not select.select([terminal], [], [], 0.5)[
+            0
+        ]  # a bar would be drawn ten times a second
+        os.write(terminal, b"n")
+        assert "no owner; set one" in b"".join(sent(terminal)).decode()
+        assert process.wait(WAIT_S) == 0
