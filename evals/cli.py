@@ -74,7 +74,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
 
 def _row(name: str, figures: Mapping[str, Any]) -> list[str]:
     cells = [column.cell(figures) for column in tables.FIRST]
-    # Intervals for all columns would not fit a terminal.
+    # Shares alone have their intervals here; the report has all.
     shares = [cell.brief for cell in cells[: len(HEADLINE)]]
     return [name, f"{figures['n']:,}", *shares, *(cell.value for cell in cells[len(HEADLINE) :])]
 

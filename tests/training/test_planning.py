@@ -12,7 +12,7 @@ from art_e.text import prompt_text
 from tests.command_line import Run as Command
 from tests.command_line import json_of
 from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
-from training.planning import GPUS, PUBLISHED, EpisodeTokens, TrainingPlan, plan
+from training.planning import GPUS, NOTES, PUBLISHED, SEARCHES, EpisodeTokens, TrainingPlan, plan
 from training.recipe import load_recipe, toml_names
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"
@@ -64,6 +64,14 @@ def test_plan_of_talk_matches_measurements_on_an_h100(monkeypatch: pytest.Monkey
     of_vllm = ("vLLM", "vLLM's weights", "keys and values")
     assert sum(generating[name] for name in of_vllm) == pytest.approx(0.6 * 79.19 * 2**30)
     assert talk.room == pytest.approx(generating["keys and values"] / (8_000 * 196_608))
+
+
+def test_another_search_adds_the_seconds_that_the_notes_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = planned("talk").batch_seconds
+    monkeypatch.setattr("training.planning.SEARCHES", SEARCHES + 1)
+    assert f"add {planned('talk').batch_seconds - before:.0f} s to a batch of `talk`" in NOTES[1]
 
 
 def test_overlap_hides_the_shorter_of_generation_and_training() -> None:

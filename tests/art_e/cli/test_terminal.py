@@ -170,13 +170,12 @@ def test_ingest_asks_for_the_owner_without_a_bar(tmp_path: Path) -> None:
     mail = write_maildir(tmp_path, [raw(f"{n}@t", to=ANN).data for n in range(6)])
     words = ["ingest", mail, "--db", tmp_path / "inbox.duckdb"]
     with at_terminal(words, {"ART_E_HOME": str(tmp_path)}) as (process, terminal):
-        printed = b""
+        output, printed = sent(terminal), b""
         while b"[y]es [n]o\r\n" not in printed:
-            printed += os.read(terminal, 65_536)
+            printed += next(output)
         assert f"is this the mail of {ANN} (6 mails)?" in printed.decode()
-        assert not select.select([terminal], [], [], 0.5)[
-            0
-        ]  # a bar would be drawn ten times a second
+        # A bar is drawn ten times a second.
+        assert select.select([terminal], [], [], 0.5) == ([], [], [])
         os.write(terminal, b"n")
-        assert "no owner; set one" in b"".join(sent(terminal)).decode()
+        assert "no owner; set one" in b"".join(output).decode()
         assert process.wait(WAIT_S) == 0
